@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
@@ -128,6 +128,27 @@ class RangedText:
     max_bytes: int | None
     root: int = -1
     fills_in: bool = False
+
+    def tried(self, unit: int, end: int, *, beyond: bool = True) -> Iterator[tuple[int, bool]]:
+        """Sizes at both ends of the range, about its middle, and outside; whether the text serves them.
+
+        Parameters
+        ----------
+        unit : int
+            Bytes that sizes are counted in.
+        end : int
+            Last size, in bytes.
+        beyond : bool
+            Whether sizes after it are none of the text's.
+        """
+        first, last = max(1, -(-self.min_bytes // unit)), end // unit
+        if first <= last:
+            for units in dict.fromkeys((first, first + 1, (first + last) // 2, last - 1, last)):
+                if first <= units <= last:
+                    yield units, True
+        for units in (first - 1, last + 1) if beyond else (first - 1,):
+            if units > 0:
+                yield units, False
 
 
 @brief("check", "collective", "n_ranks", "n_chunks", "violations")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 from treadle.errors import ScheduleError
 from treadle.formats.msccl.profile import Profile
@@ -101,33 +102,18 @@ class TextRequest:
 
     def program(self, *, merge: bool) -> Program:
         """The entry's schedule, or one rank's part in it, lowered."""
-        options = self.options
-        if options.rank is not None:
-            return replicate(self._part(options.rank), options.instances or 1)
-        program = lower_schedule(
-            self.plan.topology,
-            self.plan.collective,
-            self.entry.schedule,
-            in_place=options.in_place,
-            channels=options.channels,
-            merge=merge,
-        )
-        return replicate(program, options.instances or 1)
-
-    def _part(self, rank: int) -> Program:
-        schedule = self.entry.schedule
-        if not isinstance(schedule, FactoredSchedule):
+        options, schedule = self.options, self.entry.schedule
+        problem = self.plan.topology, self.plan.collective
+        shape: dict[str, Any] = {"in_place": options.in_place, "channels": options.channels}
+        if options.rank is None:
+            program = lower_schedule(*problem, schedule, merge=merge, **shape)
+        elif isinstance(schedule, FactoredSchedule):
+            program = lower_trees(*problem, schedule, rank=options.rank, **shape)
+        else:
             raise ScheduleError(
                 "--rank is for factored plans (solve --form factored); this one is lowered as a whole"
             )
-        return lower_trees(
-            self.plan.topology,
-            self.plan.collective,
-            schedule,
-            rank=rank,
-            in_place=self.options.in_place,
-            channels=self.options.channels,
-        )
+        return replicate(program, options.instances or 1)
 
     def write(self, program: Program, selector: Selector, emit: Callable[[Program], str]) -> tuple[Grid, str]:
         """A program as text in the chunks that were asked for.

@@ -71,7 +71,10 @@ def register(
     if twice:
         raise ScheduleError(f"two plans are named {twice[0]}, as MSCCL++ knows them: lower one with --name")
     runtime = _runtime()
-    builder, number = runtime.ext.AlgorithmCollectionBuilder(), _rank(rank)
+    builder, found = runtime.ext.AlgorithmCollectionBuilder(), os.environ.get("RANK", "")
+    if rank is None and not found.isdecimal():
+        raise ScheduleError("no RANK in the environment: start by torchrun, or say rank=")
+    number = int(found) if rank is None else rank
     for row in rows:
         algorithm = runtime.Algorithm(
             id=row.name,
@@ -95,15 +98,6 @@ def selector(
         return None if row is None else algorithms[row.collective][row.name]
 
     return select
-
-
-def _rank(rank: int | None) -> int:
-    if rank is not None:
-        return rank
-    found = os.environ.get("RANK", "")
-    if not found.isdecimal():
-        raise ScheduleError("no RANK in the environment: start by torchrun, or say rank=")
-    return int(found)
 
 
 def _runtime() -> Any:

@@ -8,7 +8,6 @@ import pytest
 
 from treadle.errors import FormatError, ScheduleError
 from treadle.formats.chakra import judge as judge_module
-from treadle.formats.chakra import step_traces
 from treadle.formats.chakra import writer as writer_module
 from treadle.formats.chakra.judge import TraceNode, interpret_chakra, judge, parse_chakra
 from treadle.formats.chakra.schema import schema
@@ -351,7 +350,7 @@ def test_limits_of_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     for wait in (-1, 1, 2):
         with pytest.raises(ScheduleError, match="Chakra: node 1 of rank 4 waits for a later one"):
             emit_step_trace(4, [one, StepNode("b", 0, (wait,))])
-    monkeypatch.setattr(step_traces, "MAX_NODES", 2)
+    monkeypatch.setattr(writer_module, "MAX_NODES", 2)
     assert len(rows(emit_step_trace(4, [one, one]))) == 2
     with pytest.raises(ScheduleError, match="Chakra: rank 4 needs more than 2 nodes"):
         emit_step_trace(4, [one] * 3)

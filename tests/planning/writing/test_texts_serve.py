@@ -61,7 +61,7 @@ def test_two_boxes_of_mi250_serve_nearly_all_powers_of_two(
     if collective != "allgather":  # what long texts do is other tests' business
         found = Judgement(Check.EXECUTED, (), (), 16)
         for name in ("msccl", "mscclpp"):
-            monkeypatch.setattr(f"treadle.formats.{name}.judge_text.judge", lambda *_: found)
+            monkeypatch.setattr(f"treadle.formats.{name}.judge.judge", lambda *_: found)
     judge_two_boxes(plan_of("mi250:2", collective, trees), collective)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from treadle.errors import ScheduleError
 from treadle.formats.chakra.schema import schema
-from treadle.formats.chakra.writer import COMPUTE, MAX_NODES, RECEIVE, SEND, VERSION, length_delimited
+from treadle.formats.chakra.writer import COMPUTE, RECEIVE, SEND, heading, length_delimited
 from treadle.schedules.collective import CollectiveKind
 
 COLLECTIVE = 7
@@ -77,12 +77,8 @@ def emit_step_trace(rank: int, nodes: Sequence[StepNode]) -> bytes:
     MissingDependencyError
         Without protobuf.
     """
-    if len(nodes) > MAX_NODES:
-        raise ScheduleError(f"Chakra: rank {rank} needs more than {MAX_NODES} nodes")
     classes = schema()
-    metadata = classes["GlobalMetadata"](version=VERSION)
-    metadata.attr.add(name="schema", string_val="symbolic")
-    parts = [length_delimited(metadata)]
+    parts = heading(rank, len(nodes), classes)
     for number, one in enumerate(nodes):
         if any(not 0 <= wait < number for wait in one.waits_for):
             raise ScheduleError(f"Chakra: node {number} of rank {rank} waits for a later one")

@@ -103,11 +103,7 @@ def _trace(
 ) -> bytes:
     """The file of one rank."""
     operations = program.operations(rank)
-    if 2 * len(operations) > MAX_NODES:
-        raise ScheduleError(f"Chakra: rank {rank} needs more than {MAX_NODES} nodes")
-    metadata = classes["GlobalMetadata"](version=VERSION)
-    metadata.attr.add(name="schema", string_val="symbolic")
-    parts = [length_delimited(metadata)]
+    parts = heading(rank, 2 * len(operations), classes)
     last: dict[int, int] = {}
     """The node that ends each operation."""
 
@@ -141,6 +137,15 @@ def _trace(
 
 _FIELDS = dict.fromkeys(("comm_src", "comm_dst", "comm_tag"), "int32_val")
 """Of attributes that are not of 64 bits."""
+
+
+def heading(rank: int, n_nodes: int, classes: dict[str, Any]) -> list[bytes]:
+    """What stands before a rank's nodes; ScheduleError where these are too many."""
+    if n_nodes > MAX_NODES:
+        raise ScheduleError(f"Chakra: rank {rank} needs more than {MAX_NODES} nodes")
+    metadata = classes["GlobalMetadata"](version=VERSION)
+    metadata.attr.add(name="schema", string_val="symbolic")
+    return [length_delimited(metadata)]
 
 
 def length_delimited(message: Any) -> bytes:

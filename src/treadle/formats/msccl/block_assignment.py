@@ -131,18 +131,15 @@ def cut_pieces(program: Program, limits: Limits) -> Pieces:
             for low, high in pairwise(bounds):
                 waits: list[int] = []
                 for wait in program.waits_of(number).tolist():
-                    waits.extend(_touching(pieces, own[wait], low, high) or own[wait])
+                    span = own[wait]  # chunks of its pieces rise
+                    past = bisect_left(pieces.first, high, span.start, span.stop)
+                    least = max(span.start, bisect_right(pieces.first, low, span.start, span.stop) - 1)
+                    touching = [i for i in range(least, past) if low < pieces.first[i] + pieces.count[i]]
+                    waits.extend(touching or span)
                 pieces.append(number, kind, low, high - low, waits)
             own.append(range(start, len(pieces.operation)))
         pieces.rank_pieces.append(range(begin, len(pieces.operation)))
     return pieces
-
-
-def _touching(pieces: Pieces, span: range, low: int, high: int) -> list[int]:
-    """Pieces of one operation, whose chunks rise, that share some with [low, high)."""
-    past = bisect_left(pieces.first, high, span.start, span.stop)
-    begin = max(span.start, bisect_right(pieces.first, low, span.start, span.stop) - 1)
-    return [piece for piece in range(begin, past) if low < pieces.first[piece] + pieces.count[piece]]
 
 
 def assign_channels(pieces: Pieces, limits: Limits) -> None:

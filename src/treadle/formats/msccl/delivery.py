@@ -17,7 +17,7 @@ from treadle.formats.loading import Loading
 from treadle.formats.msccl.profile import Profile
 from treadle.formats.selection.text_set import FOLDER, Delivery, TextSet, loader_script
 
-_RUNTIMES = {
+RUNTIMES = {
     Profile.AZURE: "msccl-executor-nccl (in place of NCCL)",
     Profile.LEGACY: "msccl (NCCL with the MSCCL interpreter)",
     Profile.RCCL: "RCCL (before it removed MSCCL in March 2026)",
@@ -42,9 +42,9 @@ def deliver(texts: TextSet) -> Delivery:
     in_place = {text.in_place for text in texts.texts}
     calls = "" if len(in_place) > 1 else f", calls {'out of' if True in in_place else 'in'} place"
     return Delivery(
-        (("load.sh", loader_script(f"Texts for {_RUNTIMES[profile]}, chosen by size.", variables)),),
+        (("load.sh", loader_script(f"Texts for {RUNTIMES[profile]}, chosen by size.", variables)),),
         Loading(
-            runtime=_RUNTIMES[profile],
+            runtime=RUNTIMES[profile],
             environment=tuple((name, value.replace("$here", texts.folder)) for name, value in variables),
             check=check,
             fallback=f"sizes outside the ranges, and counts that no text's chunks divide{calls}; averages",

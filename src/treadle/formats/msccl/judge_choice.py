@@ -102,9 +102,12 @@ def _misled(text: RangedText, headings: list[_Heading], profile: str) -> Iterato
     if own.collective in _SHARDED and own.chunks % own.n_ranks:
         yield f"{text.file}: {own.chunks} chunks are no equal shards of {own.n_ranks} ranks"
         return
+    end = text.max_bytes
+    if end is None:  # the legacy runtime knows no unlimited texts
+        end = own.max_bytes - 1 if profile == "legacy" else _FAR
     for element in (1, 2, 4, 8):
-        for elements, belongs in _tried(text, own, element, profile):
-            call = _Call(own.collective, text.n_ranks, text.in_place, elements, element)
+        for units, belongs in text.tried(element * own.chunks, end, beyond=text.max_bytes is not None):
+            call = _Call(own.collective, text.n_ranks, text.in_place, units * own.chunks, element)
             taken = [one.file for one in headings if one.serves(call, profile)]
             if profile not in _ANY_ORDER:
                 taken = taken[:1]
@@ -114,23 +117,6 @@ def _misled(text: RangedText, headings: list[_Heading], profile: str) -> Iterato
                 yield f"{text.file}: taken for {_words(call)}, which is outside its range"
             elif len(taken) > 1:
                 yield f"{' and '.join(taken)}: both serve {_words(call)}, and no order is known"
-
-
-def _tried(text: RangedText, own: _Heading, element: int, profile: str) -> Iterator[tuple[int, bool]]:
-    """Counts that the text's chunks divide: at both ends of its range, about its middle, and beyond."""
-    step = own.chunks
-    first = max(1, -(-text.min_bytes // (element * step)))
-    end = _FAR if text.max_bytes is None else text.max_bytes
-    if text.max_bytes is None and profile == "legacy":
-        end = own.max_bytes - 1  # it knows no unlimited texts
-    last = end // (element * step)
-    if first <= last:
-        for units in dict.fromkeys((first, first + 1, (first + last) // 2, last - 1, last)):
-            if first <= units <= last:
-                yield units * step, True
-    for units, is_outside in ((first - 1, True), (last + 1, text.max_bytes is not None)):
-        if units > 0 and is_outside:
-            yield units * step, False
 
 
 def _words(call: _Call) -> str:

@@ -111,7 +111,10 @@ def emit_msccl_xml(
     if profile is Profile.LEGACY:
         if program.kind is CollectiveKind.REDUCE_SCATTER:
             collective = "reduce_scatter"
-        max_bytes = _legacy_end(min_bytes, max_bytes, writer.uses_scratch)
+        # ``maxBytes`` is the first size that is too large, never 0 for no limit; scratch for that size is
+        # allocated when the runtime starts, so texts with scratch end behind 1 GB
+        unlimited = max(2**30, 4 * min_bytes) + 1 if writer.uses_scratch else max(2**40, 4 * min_bytes)
+        max_bytes = max_bytes + 1 if max_bytes else unlimited
     lines = [
         f'<algo name="{name}" proto="{protocol}" nchannels="{channels}" nchunksperloop="{program.n_chunks}" '
         f'ngpus="{program.n_ranks}" coll="{collective}" inplace="{int(program.in_place)}" '
@@ -120,16 +123,6 @@ def emit_msccl_xml(
     for rank, blocks in enumerate(ranks):
         lines.extend(writer.lines(rank, blocks))
     return "\n".join([*lines, "</algo>", ""])
-
-
-def _legacy_end(min_bytes: int, max_bytes: int, uses_scratch: bool) -> int:
-    """``maxBytes`` as the legacy runtime means it: the first size that is too large, never 0 for no limit.
-
-    Scratch for that size is allocated when the runtime starts, so texts with scratch end behind 1 GB.
-    """
-    if max_bytes:
-        return max_bytes + 1
-    return max(2**30, 4 * min_bytes) + 1 if uses_scratch else max(2**40, 4 * min_bytes)
 
 
 class _GpuWriter:

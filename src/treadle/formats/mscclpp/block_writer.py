@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from itertools import groupby
 from typing import Any, TypeVar
 
@@ -60,6 +60,17 @@ class BlockWriter:
 
     def write(self, numbers: Sequence[int], pipeline_bytes: int, count: int) -> MscclppBlock:
         """The block of these operations, in a pipeline of slices unless `pipeline_bytes` is 0."""
+        body = self._run_all(numbers)
+        self._line_up()
+        if pipeline_bytes:
+            inner = self._block.operations[body:]
+            context = {"unit_size": pipeline_bytes, "num_chunks": count}
+            self._block.operations[body:] = [{"name": "pipeline", "iter_context": context, "ops": inner}]
+        self._part(numbers)
+        return self._block
+
+    def _run_all(self, numbers: Sequence[int]) -> int:
+        """Greet the peers, then do these operations; where in the block the latter begin."""
         for number in numbers:
             if self._all.kind[number] != COPY:
                 self._channel(number)
@@ -69,13 +80,7 @@ class BlockWriter:
         body = len(self._block.operations)
         for kind, run in groupby(numbers, key=self._all.kind.__getitem__):
             self._run(OperationKind(kind), list(run))
-        self._line_up()
-        if pipeline_bytes:
-            inner = self._block.operations[body:]
-            context = {"unit_size": pipeline_bytes, "num_chunks": count}
-            self._block.operations[body:] = [{"name": "pipeline", "iter_context": context, "ops": inner}]
-        self._part(numbers)
-        return self._block
+        return body
 
     # --- the operations
 
@@ -85,7 +90,10 @@ class BlockWriter:
         elif kind is OperationKind.RECEIVE:
             self._wait(run)
             for receive in run:
-                self._unstage(receive)
+                send = self._all.send_of[receive]
+                if send in self._messages.staged:
+                    accesses = [*self._touched(receive), self._slot_access(send)]
+                    self._move(accesses, "copy", [self._slot(send)], [self._end(receive, "target")])
         elif kind is OperationKind.RECEIVE_REDUCE:
             for chain in self._chains(run):
                 self._wait(chain)
@@ -93,9 +101,7 @@ class BlockWriter:
         else:
             for number in run:
                 source, target = self._end(number, "source"), self._end(number, "target")
-                self._move(
-                    {"name": "copy", "src_buff": [source], "dst_buff": [target]}, self._touched(number)
-                )
+                self._move(self._touched(number), "copy", [source], [target])
 
     def _send(self, run: list[int]) -> None:
         """Data to each peer, then signals."""
@@ -114,18 +120,15 @@ class BlockWriter:
 
     def _put(self, sends: list[int], kind: str) -> None:
         """The same chunks to several peers; the proxy signals by itself."""
-        operation: Json = {
-            "name": "put" if kind == "memory" else "pws",
-            "src_buff": [self._end(send, "source") for send in sends],
-            "dst_buff": [self._remote_target(send, kind) for send in sends],
-            "channel_type": kind,
-        }
-        if kind == "port":
-            operation["channel_ids"] = [self._channel(send) for send in sends]
-        self._move(operation, self._touched(sends[0]))
-        if kind == "port":
-            self._lent.extend(self._touched(sends[0]))
-            self._puts.append(operation)
+        sources = [self._end(send, "source") for send in sends]
+        targets = [self._remote_target(send, kind) for send in sends]
+        touched = self._touched(sends[0])
+        if kind == "memory":
+            self._move(touched, "put", sources, targets, kind)
+            return
+        ids = [self._channel(send) for send in sends]
+        self._puts.append(self._move(touched, "pws", sources, targets, kind, channel_ids=ids))
+        self._lent.extend(touched)
 
     def _multicast(self, sends: list[int]) -> bool:
         """One store to all ranks of a group through a switch, where that is what these sends are."""
@@ -146,15 +149,10 @@ class BlockWriter:
         places = {self._gpus[rank].addresses.offset(Buffer.OUTPUT, first) for rank in group}
         if len(places) > 1 or not any(low <= first and past <= end for low, end in own):
             return False
-        operation = {
-            "name": "gstore",
-            "src_buff": [self._end(sends[0], "source")],
-            "dst_buff": [self._switch("o", group, places.pop(), past - first)],
-            "channel_type": "switch",
-        }
-        accesses = [*self._touched(sends[0]), (every.memory(OUTPUT), first, past, True)]
+        source, target = self._end(sends[0], "source"), self._switch("o", group, places.pop(), past - first)
         # storing what is read onto itself, in place, is no conflict with itself
-        self._move(operation, accesses)
+        accesses = [*self._touched(sends[0]), (every.memory(OUTPUT), first, past, True)]
+        self._move(accesses, "gstore", [source], [target], "switch")
         return True
 
     def _sum(self, chain: list[int]) -> None:
@@ -165,24 +163,17 @@ class BlockWriter:
         source = self._end(chain[0], "source")
         sends = [self._all.send_of[number] for number in chain]
         for is_pulled, same in groupby(sends, key=lambda send: send in self._messages.pulled):
-            everything = list(same)
-            for start in range(0, len(everything), PEERS):
-                part = everything[start : start + PEERS]
+            for part in batches(list(same)):
                 target = self._end(chain[0], "target")
-                accesses = [*self._touched(chain[0])]
+                accesses = self._touched(chain[0])
                 if is_pulled:
-                    terms = [self._remote_source(send) for send in part]
+                    owners, sources = self._all.owner, self._all.source  # where the senders keep it
+                    terms = [self._remote(send, owners[send], sources[send], "memory") for send in part]
+                    self._move(accesses, "rre", [source, *terms], [target], "memory", reduce_op="sum")
                 else:
                     terms = [self._slot(send) for send in part]
-                    accesses += [(("slot", self._messages.staged[send]), 0, 1, False) for send in part]
-                operation: Json = {
-                    "name": "rre" if is_pulled else "re",
-                    "src_buff": [source, *terms],
-                    "dst_buff": [target],
-                }
-                if is_pulled:
-                    operation["channel_type"] = "memory"
-                self._move({**operation, "reduce_op": "sum"}, accesses)
+                    accesses += [self._slot_access(send) for send in part]
+                    self._move(accesses, "re", [source, *terms], [target], reduce_op="sum")
                 source = target
 
     def _sum_in_switch(self, chain: list[int]) -> None:
@@ -193,21 +184,7 @@ class BlockWriter:
             self._switch(letter, group, self._gpus[self._rank].addresses.offset(buffer, first), count)
             for letter, buffer in sides
         )
-        operation = {
-            "name": "glres",
-            "src_buff": [source],
-            "dst_buff": [target],
-            "channel_type": "switch",
-            "reduce_op": "sum",
-        }
-        self._move(operation, self._touched(chain[0]))
-
-    def _unstage(self, receive: int) -> None:
-        send = self._all.send_of[receive]
-        if send in self._messages.staged:
-            accesses = [*self._touched(receive), (("slot", self._messages.staged[send]), 0, 1, False)]
-            target = self._end(receive, "target")
-            self._move({"name": "copy", "src_buff": [self._slot(send)], "dst_buff": [target]}, accesses)
+        self._move(self._touched(chain[0]), "glres", [source], [target], "switch", reduce_op="sum")
 
     def _chains(self, run: list[int]) -> list[list[int]]:
         """Receive-reduces that add to the same chunks, each to what the one before it left."""
@@ -227,15 +204,26 @@ class BlockWriter:
 
     # --- lines of the plan
 
-    def _move(self, operation: Json, accesses: list[Access]) -> None:
+    def _move(
+        self,
+        accesses: list[Access],
+        name: str,
+        sources: list[Json],
+        targets: list[Json],
+        kind: str = "",
+        **more: Any,
+    ) -> Json:
         """Add an operation that moves data, after a barrier where it meets what was moved before."""
         if clash(accesses, self._lent):
             self._flush()
             self._line_up()
         if self._has_waited or clash(accesses, self._moved):
             self._line_up()
+        operation: Json = {"name": name, "src_buff": sources, "dst_buff": targets}
+        operation |= ({"channel_type": kind} if kind else {}) | more
         self._block.operations.append(operation)
         self._moved.extend(accesses)
+        return operation
 
     def _line_up(self) -> None:
         if self._block.operations and self._block.operations[-1]["name"] != "nop":
@@ -264,8 +252,7 @@ class BlockWriter:
         for kind, keys in self._block.channels.items():
             prefix = "rlx" if kind == "memory" else ""
             for name in ("signal", "wait"):
-                for start in range(0, len(keys), PEERS):
-                    ids = list(range(start, min(start + PEERS, len(keys))))
+                for ids in batches(list(range(len(keys)))):
                     operation = {"name": prefix + name, "channel_ids": ids, "channel_type": kind}
                     self._block.operations.append(operation)
         if self._block.operations:
@@ -342,19 +329,20 @@ class BlockWriter:
     def _slot(self, send: int) -> Json:
         return {"type": "s", "index": self._messages.staged[send], "size": self._all.count(send)}
 
+    def _slot_access(self, send: int) -> Access:
+        return ("slot", self._messages.staged[send]), 0, 1, False
+
     def _remote_target(self, send: int, kind: str) -> Json:
         """Where a send's data go in the peer's memory."""
         peer, receive = self._all.peer[send], self._all.receive_of[send]
         if send in self._messages.staged:
-            slot = self._slot(send)
-            return {**self._buffer(peer, "s", kind), "index": slot["index"], "size": slot["size"]}
-        buffer = self._all.target[receive]
-        return {**self._buffer(peer, _LETTERS[buffer], kind), **self._span(send, peer, buffer)}
+            slot = {"index": self._messages.staged[send], "size": self._all.count(send)}
+            return {**self._buffer(peer, "s", kind), **slot}
+        return self._remote(send, peer, self._all.target[receive], kind)
 
-    def _remote_source(self, send: int) -> Json:
-        """Where the sender keeps what is read from there."""
-        sender, buffer = self._all.owner[send], self._all.source[send]
-        return {**self._buffer(sender, _LETTERS[buffer], "memory"), **self._span(send, sender, buffer)}
+    def _remote(self, send: int, rank: int, buffer: int, kind: str) -> Json:
+        """The chunks of a send in another rank's buffer."""
+        return {**self._buffer(rank, _LETTERS[buffer], kind), **self._span(send, rank, buffer)}
 
     def _buffer(self, peer: int, letter: str, kind: str) -> Json:
         return {"buffer_id": _index(self._block.buffers[kind], (peer, letter))}
@@ -362,7 +350,7 @@ class BlockWriter:
     def _switch(self, letter: str, group: tuple[int, ...], index: int, count: int) -> Json:
         number = _index(self._block.switches, (letter, group))
         for rank in group:
-            self._gpus[rank].join(letter, group)
+            self._gpus[rank].groups.add((letter, group))
         return {"switch_channel_id": number, "index": index, "size": count}
 
     def _touched(self, number: int) -> list[Access]:
@@ -383,6 +371,12 @@ def clash(some: list[Access], others: list[Access]) -> bool:
         for one in some
         for other in others
     )
+
+
+def batches(items: list[_T]) -> Iterator[list[_T]]:
+    """Parts of as many items as an operation may have peers."""
+    for start in range(0, len(items), PEERS):
+        yield items[start : start + PEERS]
 
 
 def form_lane(

@@ -96,27 +96,19 @@ class MscclppGpu:
         self.rank = rank
         self.addresses = addresses
         self.blocks: list[MscclppBlock] = []
-        self._scratch = len(self.addresses.scratch)
-        self._groups: set[tuple[str, tuple[int, ...]]] = set()
+        self.scratch_chunks = len(addresses.scratch)
+        self.groups: set[tuple[str, tuple[int, ...]]] = set()
+        """Groups of switches that it takes part in; all ranks of a group must."""
 
     @property
     def n_chunks(self) -> int:
         """Chunks of all its buffers."""
-        return self.addresses.input_chunks + self.addresses.output_chunks + self._scratch
-
-    @property
-    def scratch_chunks(self) -> int:
-        """Chunks of its scratch."""
-        return self._scratch
+        return self.addresses.input_chunks + self.addresses.output_chunks + self.scratch_chunks
 
     def stage(self, count: int) -> int:
         """Room for `count` chunks in scratch; its place."""
-        self._scratch += count
-        return self._scratch - count
-
-    def join(self, letter: str, ranks: tuple[int, ...]) -> None:
-        """Take part in a group of a switch; all its ranks must."""
-        self._groups.add((letter, ranks))
+        self.scratch_chunks += count
+        return self.scratch_chunks - count
 
     def to_json(self) -> _Json:
         """The rank's entry of the plan."""
@@ -124,14 +116,12 @@ class MscclppGpu:
             kind: sorted({key for block in self.blocks for key in block.channels[kind]})
             for kind in ("memory", "port")
         }
-        access: dict[tuple[int, str], list[str]] = defaultdict(list)
+        access: dict[tuple[int, str], set[str]] = defaultdict(set)
         for block in self.blocks:
             for kind, buffers in block.buffers.items():
                 for buffer in buffers:
-                    if kind not in access[buffer]:
-                        access[buffer].append(kind)
-        remote = sorted(access)
-        switches = sorted(self._groups)
+                    access[buffer].add(kind)
+        remote, switches = sorted(access), sorted(self.groups)
         entries: list[_Json] = [
             {"channel_type": kind, "connected_to": [key[0] for key in keys]}
             for kind, keys in channels.items()
@@ -145,15 +135,30 @@ class MscclppGpu:
             }
             for letter, ranks in switches
         ]
+        blocks: list[_Json] = []
+        for number, block in enumerate(self.blocks):
+            used = [
+                {"channel_type": kind, "channel_ids": [channels[kind].index(key) for key in keys]}
+                for kind, keys in block.channels.items()
+                if keys
+            ]
+            if block.switches:
+                ids = [switches.index(switch) for switch in block.switches]
+                used.append({"channel_type": "switch", "channel_ids": ids})
+            refs = [
+                {"access_channel_type": kind, "remote_buffer_ids": [remote.index(one) for one in buffers]}
+                for kind, buffers in block.buffers.items()
+                if buffers
+            ]
+            blocks.append(
+                {"id": number, "ops": block.operations, "channels": used, "remote_buffer_refs": refs}
+            )
         return {
             "id": self.rank,
             "input_chunks": self.addresses.input_chunks,
             "output_chunks": self.addresses.output_chunks,
             "scratch_chunks": self.scratch_chunks,
-            "threadblocks": [
-                _block_json(number, block, channels, remote, switches)
-                for number, block in enumerate(self.blocks)
-            ],
+            "threadblocks": blocks,
             "channels": entries,
             "remote_buffers": [
                 {"rank": peer, "type": letter, "access_channel_types": sorted(access[peer, letter])}
@@ -161,33 +166,6 @@ class MscclppGpu:
             ],
             "semaphores": [],
         }
-
-
-def _block_json(
-    number: int,
-    block: MscclppBlock,
-    channels: dict[str, list[_Key]],
-    remote: list[tuple[int, str]],
-    switches: list[tuple[str, tuple[int, ...]]],
-) -> _Json:
-    used = [
-        {"channel_type": kind, "channel_ids": [channels[kind].index(key) for key in keys]}
-        for kind, keys in block.channels.items()
-        if keys
-    ]
-    if block.switches:
-        ids = [switches.index(switch) for switch in block.switches]
-        used.append({"channel_type": "switch", "channel_ids": ids})
-    return {
-        "id": number,
-        "ops": block.operations,
-        "channels": used,
-        "remote_buffer_refs": [
-            {"access_channel_type": kind, "remote_buffer_ids": [remote.index(buffer) for buffer in buffers]}
-            for kind, buffers in block.buffers.items()
-            if buffers
-        ],
-    }
 
 
 @dataclass

@@ -48,7 +48,12 @@ def deliver(texts: TextSet) -> Delivery:
 
 
 def _module(texts: list[RangedText]) -> str:
-    rows = "".join(f"    {_row(text)!r},\n" for text in texts)
+    rows = ""
+    for text in texts:
+        unit = ALIGNMENT * text.n_chunks
+        heading = (text.file, text.name, runtime_name(text.collective), text.n_ranks)
+        sizes = (max(text.min_bytes, unit), min(text.max_bytes or MOST_BYTES, MOST_BYTES), unit)
+        rows += f"    {(*heading, *sizes, text.in_place, text.root)!r},\n"
     return f'''"""Plans for MSCCL++, chosen by size: import this before init_process_group("nccl")."""
 
 import os
@@ -112,10 +117,3 @@ def register(rank):
 
 register(int(os.environ["RANK"]))
 '''
-
-
-def _row(text: RangedText) -> tuple[str, str, str, int, int, int, int, bool, int]:
-    unit = ALIGNMENT * text.n_chunks
-    first, last = max(text.min_bytes, unit), min(text.max_bytes or MOST_BYTES, MOST_BYTES)
-    heading = (text.file, text.name, runtime_name(text.collective), text.n_ranks)
-    return (*heading, first, last, unit, text.in_place, text.root)

@@ -50,7 +50,12 @@ def judge_choice(
         If the selector has no table.
     """
     rows = _rows(files[_SELECTOR].decode())
-    plans = {text.file: _parsed(text) for text in texts}
+    plans: dict[str, Any] = {}
+    for text in texts:
+        try:
+            plans[text.file] = json.loads(text.data)
+        except ValueError as error:
+            raise FormatError(f"no JSON: {error}", source=text.file) from None
     called = [text for text in texts if plans[text.file]["collective"] in _NCCL]
     found = [
         f"{row.file}: the selector knows it, the folder does not" for row in rows if row.file not in plans
@@ -65,8 +70,18 @@ def judge_choice(
 def _misled(text: RangedText, plans: Mapping[str, Any], rows: Sequence[_Row]) -> Iterator[str]:
     plan = plans[text.file]
     chunks = max(max(gpu["input_chunks"], gpu["output_chunks"]) for gpu in plan["gpus"])
-    for size, belongs in _tried(text, 16 * chunks):
-        row = _taken(rows, plan["collective"], len(plan["gpus"]), text, size)
+    end = _MOST_BYTES if text.max_bytes is None else min(text.max_bytes, _MOST_BYTES)
+    for units, belongs in text.tried(16 * chunks, end):
+        size = units * 16 * chunks
+        called = (plan["collective"], len(plan["gpus"]), text.in_place, text.root)
+        taken = (
+            row
+            for row in rows
+            if row.first <= size <= row.last
+            and size % row.unit == 0
+            and (row.collective, row.ranks, row.in_place, row.root) == called
+        )
+        row = next(taken, None)
         file = None if row is None else row.file
         if row is not None and not _serves(plans[row.file], row, size, text):
             yield f"{row.file}: taken for {size} bytes, which it does not serve"
@@ -74,29 +89,6 @@ def _misled(text: RangedText, plans: Mapping[str, Any], rows: Sequence[_Row]) ->
             yield f"{text.file}: not taken for {size} bytes, but {file or 'none'}"
         elif not belongs and file == text.file:
             yield f"{text.file}: taken for {size} bytes, which is outside its range"
-
-
-def _tried(text: RangedText, unit: int) -> Iterator[tuple[int, bool]]:
-    """Sizes that the plan serves, at both ends of its range, about its middle, and beyond."""
-    first = max(1, -(-text.min_bytes // unit))
-    last = (_MOST_BYTES if text.max_bytes is None else min(text.max_bytes, _MOST_BYTES)) // unit
-    if first <= last:
-        for units in dict.fromkeys((first, first + 1, (first + last) // 2, last - 1, last)):
-            if first <= units <= last:
-                yield units * unit, True
-    for units in (first - 1, last + 1):
-        if units > 0:
-            yield units * unit, False
-
-
-def _taken(rows: Sequence[_Row], collective: str, ranks: int, text: RangedText, size: int) -> _Row | None:
-    """What the selector takes for a call with the text's root and mode."""
-    called = (collective, ranks, text.in_place, text.root)
-    for row in rows:
-        fits = row.first <= size <= row.last and size % row.unit == 0
-        if fits and (row.collective, row.ranks, row.in_place, row.root) == called:
-            return row
-    return None
 
 
 def _serves(plan: Any, row: _Row, size: int, text: RangedText) -> bool:
@@ -123,10 +115,3 @@ def _rows(module: str) -> list[_Row]:
         if isinstance(node, ast.Assign) and [ast.unparse(one) for one in node.targets] == ["PLANS"]:
             return [_Row(*row) for row in ast.literal_eval(node.value)]
     raise FormatError("expected the table PLANS", source=_SELECTOR)
-
-
-def _parsed(text: RangedText) -> Any:
-    try:
-        return json.loads(text.data)
-    except ValueError as error:
-        raise FormatError(f"no JSON: {error}", source=text.file) from None

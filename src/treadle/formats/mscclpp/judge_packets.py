@@ -96,7 +96,10 @@ class PacketMachine(Machine):
         read = [cell for place in sources for cell in _packet_cells(place)]
         # a proxy copies what is there; all other operations wait for each packet's flag
         if not all(cell in self._packets for cell in read):
-            return by_port and operation.name == "ppkt" and self._miss(operation)
+            if by_port and operation.name == "ppkt":
+                self.found.append(f"{operation.where}: a proxy sends packets that are not written")
+                return True
+            return False
         news = {rank for cell in read for rank in self._packets[cell].told}
         block.heard_there |= news
         for cell in read:
@@ -104,8 +107,13 @@ class PacketMachine(Machine):
         self._note_plain((*sources, *targets))
         for place in targets:
             for cell in _packet_cells(place):
-                if cell not in read:  # a store to all ranks writes what is here again
-                    self._write(block, operation, cell)
+                if cell in read:  # a store to all ranks writes what is here again
+                    continue
+                if cell in self._packets:
+                    self.found.append(f"{operation.where}: packets of {self._chunk(cell)} a second time")
+                self._packets[cell] = _Packet(block.rank, block.there, block.node)
+                if cell[0] != block.rank or operation.name == "gstorepkt":
+                    self._unread[cell] = operation.where
         if by_port:
             self._by_proxy(block, operation, sources, targets)
             return True
@@ -115,10 +123,6 @@ class PacketMachine(Machine):
         for group in pairs if operation.name == "ppkt" else [(sources, targets)]:
             self._now = (-1, block.node)
             self._transfer(block, operation, *group, mover)
-        return True
-
-    def _miss(self, operation: MscclppOperation) -> bool:
-        self.found.append(f"{operation.where}: a proxy sends packets that are not written")
         return True
 
     def _by_proxy(
@@ -137,10 +141,8 @@ class PacketMachine(Machine):
             source = sources[0 if waits else number]
             for cell in () if waits else _packet_cells(source):
                 if not self._is_over(block, self.written[cell], (block.number, 0), cell, False):
-                    self.found.append(
-                        f"{operation.where}: a proxy sends packets of chunk {cell[2] // self.slices} of gpu "
-                        f"{cell[0]} that may not be written"
-                    )
+                    what = f"packets of {self._chunk(cell)} that may not be written"
+                    self.found.append(f"{operation.where}: a proxy sends {what}")
                     return
             self._carried += [(cell, target.ranks[0], operation.where) for cell in _packet_cells(source)]
             self._now = None
@@ -161,13 +163,8 @@ class PacketMachine(Machine):
                     return False
         return True
 
-    def _write(self, block: BlockAtWork, operation: MscclppOperation, cell: Cell) -> None:
-        if cell in self._packets:
-            chunk = cell[2] // self.slices
-            self.found.append(f"{operation.where}: packets of chunk {chunk} of gpu {cell[0]} a second time")
-        self._packets[cell] = _Packet(block.rank, block.there, block.node)
-        if cell[0] != block.rank or operation.name == "gstorepkt":
-            self._unread[cell] = operation.where
+    def _chunk(self, cell: Cell) -> str:
+        return f"chunk {cell[2] // self.slices} of gpu {cell[0]}"
 
     def _begin(self, block: BlockAtWork, reads: list[Cell]) -> None:
         """Note who moves a unit: one thread in all operations of packets that have it at the same place."""
@@ -228,9 +225,8 @@ class PacketMachine(Machine):
 
     def _check_ends(self) -> None:
         super()._check_ends()
-        for (rank, _, place), where in self._unread.items():
-            chunk = place // self.slices
-            self.found.append(f"{where}: nobody reads the packets of chunk {chunk} of gpu {rank}")
+        for cell, where in self._unread.items():
+            self.found.append(f"{where}: nobody reads the packets of {self._chunk(cell)}")
         for rank, _, place in self._packets:
             if (rank, place) in self._plain:
                 chunk = place // self.slices

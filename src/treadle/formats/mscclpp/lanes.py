@@ -170,17 +170,17 @@ class Lane:
                 place = self._behind(own, number, (RECEIVE, RECEIVE_REDUCE), SEND)
             elif kind == RECEIVE_REDUCE:
                 end = self._behind(own, number, (SEND,), RECEIVE_REDUCE)
-                begin = end
-                while end < place and begin and self._sums_with(own[begin - 1], number):
+                begin, every = end, self.all
+                while (
+                    end < place
+                    and begin
+                    and every.kind[other := own[begin - 1]] == RECEIVE_REDUCE
+                    and (every.first[other], every.past[other]) == (every.first[number], every.past[number])
+                ):
                     begin -= 1
                 own[begin:] = own[end:] + own[begin:end]
             own.insert(place, number)
         return dict(found)
-
-    def _sums_with(self, one: int, other: int) -> bool:
-        every = self.all
-        chunks = [(every.first[number], every.past[number]) for number in (one, other)]
-        return every.kind[one] == RECEIVE_REDUCE and chunks[0] == chunks[1]
 
     def _behind(self, before: Sequence[int], number: int, passed: Sequence[int], kind: int) -> int:
         """Place behind the last of the same kind and chunks, if only others of `passed` kinds are between."""

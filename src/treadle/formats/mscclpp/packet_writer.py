@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from itertools import groupby
+from collections.abc import Sequence
 
 from treadle.errors import ScheduleError
-from treadle.formats.mscclpp.block_writer import Access, BlockWriter, clash
+from treadle.formats.mscclpp.block_writer import Access, BlockWriter, Json, batches, clash
 from treadle.formats.mscclpp.blocks import PEERS, Fabric, Messages, MscclppBlock, MscclppGpu
-from treadle.formats.mscclpp.lanes import COPY, SEND, Lane
+from treadle.formats.mscclpp.lanes import SEND, Lane
 from treadle.program.program import OperationKind
 
 _ADDRESSED = 2**32
@@ -29,12 +28,7 @@ class PacketWriter(BlockWriter):
     def write_packets(self, numbers: Sequence[int]) -> MscclppBlock:
         """The block of these operations."""
         self._arrived: list[int] = []
-        for number in numbers:
-            if self._all.kind[number] != COPY:
-                self._channel(number)
-        self._greet()
-        for kind, run in groupby(numbers, key=self._all.kind.__getitem__):
-            self._run(OperationKind(kind), list(run))
+        self._run_all(numbers)
         self._unpack()
         return self._block
 
@@ -57,32 +51,23 @@ class PacketWriter(BlockWriter):
         for send in run:
             same[self._touched(send)[0]].append(send)
         for access, sends in same.items():
-            arrived = next((one for one in self._arrived if self._writes(one) == access), None)
+            # what a receive writes is what an operation that sends it on reads
+            brought = ((one, (*self._touched(one)[-1][:3], False)) for one in self._arrived)
+            arrived = next((one for one, written in brought if written == access), None)
             if arrived is not None:
-                self._forward(every.send_of[arrived], sends)
+                for part in batches(sends):  # packets as they came, to others
+                    slot = self._slot(every.send_of[arrived])
+                    self._move([], "rppkt", [slot], self._targets(part), "memory")
                 continue
             rest = self._fused(access, sends)
             if rest and clash([access], self._pending()):
                 self._unpack()
-            for part in _parts(rest):
-                operation = {
-                    "name": "ppkt",
-                    "src_buff": [self._end(send, "source") for send in part],
-                    "dst_buff": [self._remote_target(send, "memory") for send in part],
-                    "channel_type": "memory",
-                }
-                self._move(operation, self._touched(part[0]))
+            for part in batches(rest):
+                sources = [self._end(send, "source") for send in part]
+                self._move(self._touched(part[0]), "ppkt", sources, self._targets(part), "memory")
 
-    def _forward(self, message: int, sends: list[int]) -> None:
-        """Packets as they came, to others."""
-        for part in _parts(sends):
-            operation = {
-                "name": "rppkt",
-                "src_buff": [self._slot(message)],
-                "dst_buff": [self._remote_target(send, "memory") for send in part],
-                "channel_type": "memory",
-            }
-            self._move(operation, [])
+    def _targets(self, sends: list[int]) -> list[Json]:
+        return [self._remote_target(send, "memory") for send in sends]
 
     def _fused(self, access: Access, sends: list[int]) -> list[int]:
         """Let the sum that the last operation made go out with it; what it has no room for."""
@@ -90,29 +75,22 @@ class PacketWriter(BlockWriter):
         if last["name"] != "repkt" or access not in [(*moved[:3], False) for moved in self._moved[-1:]]:
             return sends
         last["name"], last["channel_type"] = "respkt", "memory"
-        last["dst_buff"] += [self._remote_target(send, "memory") for send in sends[:PEERS]]
+        last["dst_buff"] += self._targets(sends[:PEERS])
         return sends[PEERS:]
 
     def _sum(self, chain: list[int]) -> None:
         """Receive-reduces of the same chunks, one after the other in the program, as few operations."""
         source, target = self._end(chain[0], "source"), self._end(chain[0], "target")
-        for part in _parts(chain):
+        for part in batches(chain):
             terms = [self._slot(self._all.send_of[number]) for number in part]
-            operation = {
-                "name": "repkt",
-                "src_buff": [source, *terms],
-                "dst_buff": [target],
-                "reduce_op": "sum",
-            }
-            self._move(operation, self._touched(part[0]))
+            self._move(self._touched(part[0]), "repkt", [source, *terms], [target], reduce_op="sum")
             source = target
 
     def _unpack(self) -> None:
         """What has arrived, into its buffer."""
         for receive in self._arrived:
             slot, target = self._slot(self._all.send_of[receive]), self._end(receive, "target")
-            operation = {"name": "upkt", "src_buff": [slot], "dst_buff": [target]}
-            self._move(operation, self._touched(receive))
+            self._move(self._touched(receive), "upkt", [slot], [target])
         self._arrived = []
 
     def _wait(self, messages: list[int], name: str = "wait") -> None:
@@ -121,10 +99,6 @@ class PacketWriter(BlockWriter):
     def _pending(self) -> list[Access]:
         """What is still to be unpacked into."""
         return [access for one in self._arrived for access in self._touched(one)]
-
-    def _writes(self, receive: int) -> Access:
-        """The data that a receive brings, as an operation that sends them on reads them."""
-        return (*self._touched(receive)[-1][:3], False)
 
 
 def form_packet_lane(fabric: Fabric, lane: Lane, number: int, gpus: Sequence[MscclppGpu]) -> None:
@@ -156,8 +130,3 @@ def most_packet_bytes(gpus: Sequence[MscclppGpu], n_chunks: int) -> int:
     """Largest buffer of `n_chunks` chunks whose packets the executor's offsets reach."""
     scratch = max(gpu.scratch_chunks for gpu in gpus)
     return _ADDRESSED // (_PACKET * max(1, scratch)) * n_chunks
-
-
-def _parts(messages: Sequence[int]) -> Iterator[list[int]]:
-    for start in range(0, len(messages), PEERS):
-        yield list(messages[start : start + PEERS])

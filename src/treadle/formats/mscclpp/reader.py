@@ -27,6 +27,7 @@ UNLIMITED = 2**64 - 1
 SHARED_SCRATCH = 2**26
 """Bytes of scratch that plans with `reuse_resources` share (``PREDFINED_SCRATCH_SIZE`` of the executor)."""
 _TYPES = ("memory", "port", "switch")
+_LETTERS = ("i", "o", "s")
 _MOST_IN_GROUP = 1024
 _MOST = {"operations": 64, "channels": 16, "ids": 8, "places": 10, "semaphores": 16}
 
@@ -195,7 +196,7 @@ def parse_mscclpp_json(text: str, source: str) -> ExecutionPlan:
     if sum(sum(sizes.values()) for sizes in plan.sizes) > MAX_CHUNKS:
         raise read.fail("plan", f"expected at most {MAX_CHUNKS} chunks in all buffers together")
     for rank, gpu in enumerate(gpus):
-        _Gpu(read, plan, rank, gpu, len(gpus)).parse()
+        _GpuReader(source, plan, rank).parse(gpu)
     _check_sizes(plan)
     return plan
 
@@ -230,160 +231,139 @@ def _check_sizes(plan: ExecutionPlan) -> None:
         plan.violations.append(f"gpu {rank}: at {plan.max_bytes} bytes packets lie beyond offsets of 32 bits")
 
 
-class _Gpu:
-    """One rank's entry."""
+class _GpuReader(_Reader):
+    """One rank's entry, block by block."""
 
-    def __init__(self, read: _Reader, plan: ExecutionPlan, rank: int, gpu: Any, n_ranks: int) -> None:
-        self.read, self.plan, self.rank, self.gpu, self.n_ranks = read, plan, rank, gpu, n_ranks
-        self.where = f"gpu {rank}"
+    def __init__(self, source: str, plan: ExecutionPlan, rank: int) -> None:
+        super().__init__(source)
+        self.plan, self.rank, self.last = plan, rank, len(plan.sizes) - 1
         self.peers: dict[str, list[int]] = defaultdict(list)
         self.switches: list[tuple[str, tuple[int, ...]]] = []
         self.remote: list[tuple[int, str, tuple[str, ...]]] = []
+        self.channels: dict[str, list[int]] = {}
+        """What the numbers of the current block's operations refer to, by type; buffers too."""
+        self.buffers: dict[str, list[int]] = {}
 
-    def parse(self) -> None:
-        read, where = self.read, self.where
-        for channel in read.item(self.gpu, "channels", where, list):
-            kind = read.word(channel, "channel_type", where, _TYPES)
+    def parse(self, gpu: Any) -> None:
+        where, plan = f"gpu {self.rank}", self.plan
+        for channel in self.item(gpu, "channels", where, list):
+            kind = self.word(channel, "channel_type", where, _TYPES)
             if kind == "switch":
-                letter = read.word(channel, "buffer_type", where, ("i", "o", "s"))
-                for group in read.item(channel, "rank_groups", where, list):
-                    ranks = read.numbers(group, "ranks", where, self.n_ranks - 1)
-                    read.number(group, "size", where, len(ranks), len(ranks))
+                letter = self.word(channel, "buffer_type", where, _LETTERS)
+                for group in self.item(channel, "rank_groups", where, list):
+                    ranks = self.numbers(group, "ranks", where, self.last)
+                    self.number(group, "size", where, len(ranks), len(ranks))
                     if self.rank not in ranks or len(set(ranks)) < len(ranks):
-                        raise read.fail(where, f"a switch's group {ranks[:8]} must name this rank once")
+                        raise self.fail(where, f"a switch's group {ranks[:8]} must name this rank once")
                     self.switches.append((letter, tuple(ranks)))
             else:
-                peers = read.numbers(channel, "connected_to", where, self.n_ranks - 1)
+                peers = self.numbers(channel, "connected_to", where, self.last)
                 if self.rank in peers:
-                    raise read.fail(where, "connected_to names the gpu itself")
+                    raise self.fail(where, "connected_to names the gpu itself")
                 self.peers[kind] += peers
-        for buffer in read.item(self.gpu, "remote_buffers", where, list):
-            peer = read.number(buffer, "rank", where, 0, self.n_ranks - 1)
-            letter = read.word(buffer, "type", where, ("i", "o", "s"))
-            access = read.item(buffer, "access_channel_types", where, list)
-            self.remote.append((peer, letter, tuple(str(kind) for kind in access)))
-        semaphores = read.item(self.gpu, "semaphores", where, list, [])
-        self.plan.limit(where, "semaphores", len(semaphores), "semaphores")
-        self.plan.semaphores.append(
-            [read.number(entry, "init_value", where, 0, 2**31) for entry in semaphores]
+        for buffer in self.item(gpu, "remote_buffers", where, list):
+            peer = self.number(buffer, "rank", where, 0, self.last)
+            letter = self.word(buffer, "type", where, _LETTERS)
+            access = self.item(buffer, "access_channel_types", where, list)
+            self.remote.append((peer, letter, tuple(map(str, access))))
+        semaphores = self.item(gpu, "semaphores", where, list, [])
+        plan.limit(where, "semaphores", len(semaphores), "semaphores")
+        plan.semaphores.append([self.number(entry, "init_value", where, 0, 2**31) for entry in semaphores])
+        plan.peers.append(dict(self.peers))
+        blocks = self.item(gpu, "threadblocks", where, list)
+        plan.blocks.append(
+            [
+                self._block(block, number, f"{where} threadblock {number}")
+                for number, block in enumerate(blocks)
+            ]
         )
-        self.plan.peers.append(dict(self.peers))
-        blocks = read.item(self.gpu, "threadblocks", where, list)
-        self.plan.blocks.append([self._block(number, block) for number, block in enumerate(blocks)])
 
-    def _block(self, number: int, block: Any) -> list[MscclppOperation]:
-        read, where = self.read, f"{self.where} threadblock {number}"
-        read.number(block, "id", where, number, number)
-        channels: dict[str, list[int]] = defaultdict(list)
-        for entry in read.item(block, "channels", where, list):
-            kind = read.word(entry, "channel_type", where, _TYPES)
+    def _block(self, block: Any, number: int, where: str) -> list[MscclppOperation]:
+        self.number(block, "id", where, number, number)
+        self.channels, self.buffers = defaultdict(list), defaultdict(list)
+        for entry in self.item(block, "channels", where, list):
+            kind = self.word(entry, "channel_type", where, _TYPES)
             there = len(self.switches) if kind == "switch" else len(self.peers[kind])
-            channels[kind] += read.numbers(entry, "channel_ids", where, there - 1)
-        buffers: dict[str, list[int]] = defaultdict(list)
-        for entry in read.item(block, "remote_buffer_refs", where, list, []):
-            kind = read.word(entry, "access_channel_type", where, ("memory", "port"))
-            for buffer in read.numbers(entry, "remote_buffer_ids", where, len(self.remote) - 1):
+            self.channels[kind] += self.numbers(entry, "channel_ids", where, there - 1)
+        for entry in self.item(block, "remote_buffer_refs", where, list, []):
+            kind = self.word(entry, "access_channel_type", where, ("memory", "port"))
+            for buffer in self.numbers(entry, "remote_buffer_ids", where, len(self.remote) - 1):
                 if kind not in self.remote[buffer][2]:
-                    raise read.fail(where, f"remote buffer {buffer} has no access by {kind} channels")
-                buffers[kind].append(buffer)
+                    raise self.fail(where, f"remote buffer {buffer} has no access by {kind} channels")
+                self.buffers[kind].append(buffer)
         for kind in _TYPES:
-            self.plan.limit(where, f"{kind} channels", len(channels[kind]), "channels")
-            self.plan.limit(where, f"{kind} buffers", len(buffers[kind]), "channels")
-        context = _Context(self, where, channels, buffers)
+            self.plan.limit(where, f"{kind} channels", len(self.channels[kind]), "channels")
+            self.plan.limit(where, f"{kind} buffers", len(self.buffers[kind]), "channels")
         found = [
-            context.operation(entry, f"{where} op {place}")
-            for place, entry in enumerate(read.item(block, "ops", where, list))
+            self._operation(entry, f"{where} op {place}")
+            for place, entry in enumerate(self.item(block, "ops", where, list))
         ]
         length = sum(1 + len(operation.inner) for operation in found)
         self.plan.limit(where, "operations", length, "operations")
         return found
 
-
-class _Context:
-    """What the numbers of a block's operations refer to."""
-
-    def __init__(
-        self, gpu: _Gpu, where: str, channels: dict[str, list[int]], buffers: dict[str, list[int]]
-    ) -> None:
-        self.gpu, self.where, self.channels, self.buffers = gpu, where, channels, buffers
-
-    def operation(self, entry: Any, where: str, *, nested: bool = False) -> MscclppOperation:
-        read, plan = self.gpu.read, self.gpu.plan
-        name = read.item(entry, "name", where, str)
+    def _operation(self, entry: Any, where: str, *, nested: bool = False) -> MscclppOperation:
+        plan = self.plan
+        name = self.item(entry, "name", where, str)
         if name == "pipeline" and not nested:
-            context = read.item(entry, "iter_context", where, dict)
-            unit = read.number(context, "unit_size", where, 16, 2**31)
+            context = self.item(entry, "iter_context", where, dict)
+            unit = self.number(context, "unit_size", where, 16, 2**31)
             if unit % 16:
-                raise read.fail(where, f"unit_size={unit}: expected a multiple of 16")
+                raise self.fail(where, f"unit_size={unit}: expected a multiple of 16")
             inner = tuple(
-                self.operation(one, f"{where}.{place}", nested=True)
-                for place, one in enumerate(read.item(entry, "ops", where, list))
+                self._operation(one, f"{where}.{place}", nested=True)
+                for place, one in enumerate(self.item(entry, "ops", where, list))
             )
-            chunks = read.number(context, "num_chunks", where, 1, MAX_CHUNKS)
+            chunks = self.number(context, "num_chunks", where, 1, MAX_CHUNKS)
             return MscclppOperation(name, where, numbers=(chunks, unit), inner=inner)
         if name not in _INTERPRETED:
-            raise read.fail(where, f"{name[:40]!r} is no operation here")
-        kind = read.word(entry, "channel_type", where, _TYPES) if "channel_type" in entry else ""
+            raise self.fail(where, f"{name[:40]!r} is no operation here")
+        kind = self.word(entry, "channel_type", where, _TYPES) if "channel_type" in entry else ""
         own = self.channels[kind] if kind else []
-        ids = read.numbers(entry, "channel_ids", where, len(own) - 1) if kind != "switch" else []
+        ids = self.numbers(entry, "channel_ids", where, len(own) - 1) if kind != "switch" else []
         plan.limit(where, "channels", len(ids), "ids")
         if len(set(ids)) < len(ids):
             plan.violations.append(f"{where}: a channel twice in one operation")
         sources, targets = (
-            tuple(self._place(one, kind, where) for one in read.item(entry, key, where, list, []))
+            tuple(self._place(one, kind, where) for one in self.item(entry, key, where, list, []))
             for key in ("src_buff", "dst_buff")
         )
         plan.limit(where, "sources or targets", max(len(sources), len(targets)), "places")
-        numbers: tuple[int, ...] = ()
+        numbers: list[int] = []
         if name == "barrier":
-            numbers = tuple(
-                read.number(entry, key, where, 0, 1024) for key in ("barrier_id", "num_threadblocks")
-            )
+            numbers = [self.number(entry, key, where, 0, 1024) for key in ("barrier_id", "num_threadblocks")]
         elif name in ("sem_acquire", "sem_release"):
-            numbers = tuple(
-                read.numbers(entry, "semaphore_ids", where, len(plan.semaphores[self.gpu.rank]) - 1)
-            )
+            numbers = self.numbers(entry, "semaphore_ids", where, len(plan.semaphores[self.rank]) - 1)
         # the executor counts a peer's scratch from its beginning, its own from the half in use
         theirs = any(place.how != "local" and place.letter == "s" for place in (*sources, *targets))
         if theirs and plan.has_double_scratch and name not in PACKETS:
-            raise read.fail(where, f"{name}: a peer's scratch, of which there are two halves")
+            raise self.fail(where, f"{name}: a peer's scratch, of which there are two halves")
         if (name in EVENTS or name == "flush") and (not ids or kind not in ("memory", "port")):
-            raise read.fail(where, f"{name} needs memory or port channels")
-        return MscclppOperation(
-            name,
-            where,
-            tuple((kind, own[i]) for i in ids),
-            sources,
-            targets,
-            numbers,
-            part=self._part(entry, where),
-        )
-
-    def _part(self, entry: Any, where: str) -> tuple[int, int]:
-        read = self.gpu.read
-        group = read.item(entry, "tbg_info", where, dict, {"tb_id": 0, "tbg_size": 1})
-        size = read.number(group, "tbg_size", where, 1, _MOST_IN_GROUP)
-        return read.number(group, "tb_id", where, 0, size - 1), size
+            raise self.fail(where, f"{name} needs memory or port channels")
+        channels = tuple((kind, own[i]) for i in ids)
+        group = self.item(entry, "tbg_info", where, dict, {"tb_id": 0, "tbg_size": 1})
+        size = self.number(group, "tbg_size", where, 1, _MOST_IN_GROUP)
+        part = (self.number(group, "tb_id", where, 0, size - 1), size)
+        return MscclppOperation(name, where, channels, sources, targets, tuple(numbers), part=part)
 
     def _place(self, entry: Any, kind: str, where: str) -> BufferChunks:
-        gpu, read = self.gpu, self.gpu.read
-        index = read.number(entry, "index", where, 0, MAX_CHUNKS)
-        size = read.number(entry, "size", where, 1, MAX_CHUNKS)
+        index = self.number(entry, "index", where, 0, MAX_CHUNKS)
+        size = self.number(entry, "size", where, 1, MAX_CHUNKS)
         ranks: tuple[int, ...]
         if "type" in entry:
-            letter, ranks, how = read.word(entry, "type", where, ("i", "o", "s")), (gpu.rank,), "local"
+            letter, ranks, how = self.word(entry, "type", where, _LETTERS), (self.rank,), "local"
         elif "buffer_id" in entry:
             ids = self.buffers[kind]
-            buffer = ids[read.number(entry, "buffer_id", where, 0, len(ids) - 1)]
-            letter, ranks, how = gpu.remote[buffer][1], (gpu.remote[buffer][0],), "remote"
+            rank, letter, _ = self.remote[ids[self.number(entry, "buffer_id", where, 0, len(ids) - 1)]]
+            ranks, how = (rank,), "remote"
         else:
             ids = self.channels["switch"]
-            number = ids[read.number(entry, "switch_channel_id", where, 0, len(ids) - 1)]
-            letter, ranks, how = *gpu.switches[number], "switch"
+            number = ids[self.number(entry, "switch_channel_id", where, 0, len(ids) - 1)]
+            letter, ranks, how = *self.switches[number], "switch"
         for rank in ranks:
-            there = gpu.plan.sizes[rank][letter]
+            there = self.plan.sizes[rank][letter]
             if index + size > there:
-                raise read.fail(
+                raise self.fail(
                     where, f"chunks {index} to {index + size - 1} of buffer {letter}, which has {there}"
                 )
         return BufferChunks(ranks, letter, index, size, how)

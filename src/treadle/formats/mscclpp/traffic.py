@@ -16,7 +16,7 @@ from treadle.errors import ScheduleError
 from treadle.formats.judgement import Terms
 from treadle.formats.mscclpp.judge_blocks import PlanAtWork, Worker
 from treadle.formats.mscclpp.judge_slices import Scale, even_units, unrolled
-from treadle.formats.mscclpp.reader import MOVES, PACKETS, BufferChunks, ExecutionPlan, MscclppOperation, read
+from treadle.formats.mscclpp.reader import PACKETS, BufferChunks, ExecutionPlan, MscclppOperation, read
 from treadle.program.foreign.traffic import Traffic, even_shards
 from treadle.program.program import Operation, OperationKind, program_from_operations
 from treadle.schedules.collective import CollectiveKind
@@ -89,8 +89,11 @@ class _Play(PlanAtWork[_Worker, _News]):
                 raise ScheduleError(f"{self.source}: {worker.now.where}: {worker.now.name} waits for ever")
 
     def _step(self, worker: _Worker, operation: MscclppOperation) -> bool:
-        if operation.name in MOVES | PACKETS:
-            self._check_switches(operation)
+        if any(place.how == "switch" for place in (*operation.sources, *operation.targets)):
+            raise ScheduleError(
+                f"{self.source}: {operation.where}: {operation.name} asks a switch, and the plan does "
+                "not say which of the fabric's"
+            )
         if operation.name in PACKETS:
             return self._packets(worker, operation)
         return super()._step(worker, operation)
@@ -108,13 +111,6 @@ class _Play(PlanAtWork[_Worker, _News]):
             for rank, places in worker.known.items():
                 news[rank] |= places
         return news
-
-    def _check_switches(self, operation: MscclppOperation) -> None:
-        if any(place.how == "switch" for place in (*operation.sources, *operation.targets)):
-            raise ScheduleError(
-                f"{self.source}: {operation.where}: {operation.name} asks a switch, and the plan does "
-                "not say which of the fabric's"
-            )
 
     def _move(self, worker: _Worker, operation: MscclppOperation) -> None:
         places = [place for place in (*operation.sources, *operation.targets) if place.size]

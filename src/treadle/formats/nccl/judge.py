@@ -56,7 +56,8 @@ def _compared(graphs: list[NcclGraph], planned: Planned, schedule: ForestSchedul
     except FormatError as error:
         return [str(error)]
     order = [rank for box in boxes for rank in box]
-    made = Counter(_arcs([order[place] for place in ring]) for ring in joined)
+    rings = ([order[place] for place in ring] for ring in joined)
+    made = Counter(frozenset(zip(ring, [*ring[1:], *ring[:1]], strict=True)) for ring in rings)
     if _shares(made) != _plan_shares(schedule):
         found.append("NCCL would join other rings than the plan's")
     return found + [
@@ -65,10 +66,6 @@ def _compared(graphs: list[NcclGraph], planned: Planned, schedule: ForestSchedul
         for place, chain in enumerate(graph.channels)
         if graph.cards[place : place + 1] != (((chain[0], chain[-1]),) if len(boxes) > 1 else ())
     ]
-
-
-def _arcs(ring: Sequence[int]) -> _Arcs:
-    return frozenset(zip(ring, [*ring[1:], *ring[:1]], strict=True))
 
 
 def _shares(units: Counter[_Arcs]) -> dict[_Arcs, Fraction]:

@@ -9,8 +9,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lxml import etree
-
 from treadle.errors import FormatError
 from treadle.formats.judgement import Terms, decoded
 from treadle.formats.xml_elements import parse_plain_xml
@@ -56,9 +54,12 @@ def parse_nccl_graph(text: str, source: str = "NCCL graph") -> NcclGraph:
         )
     chains, cards = [], []
     for channel in channels:
-        ends = {
-            tag: [_device(child, source) for child in channel if child.tag == tag] for tag in ("gpu", "net")
-        }
+        ends: dict[str, list[int]] = {"gpu": [], "net": []}
+        for child in (child for tag in ends for child in channel if child.tag == tag):
+            value = child.get("dev", "")
+            if not re.fullmatch(r"[0-9a-f]{1,8}", value):
+                raise FormatError(f"dev={value[:20]!r}: expected a hexadecimal number", source=source)
+            ends[str(child.tag)].append(int(value, 16))
         if not ends["gpu"] or len(set(ends["gpu"])) < len(ends["gpu"]) or len(ends["net"]) not in (0, 2):
             raise FormatError("a channel needs each gpu once, and no net or two", source=source)
         chains.append(tuple(ends["gpu"]))
@@ -66,13 +67,6 @@ def parse_nccl_graph(text: str, source: str = "NCCL graph") -> NcclGraph:
     if len({frozenset(chain) for chain in chains}) > 1 or len(cards) not in (0, len(chains)):
         raise FormatError("channels differ in their gpus, or some have no net", source=source)
     return NcclGraph(tuple(chains), tuple(cards))
-
-
-def _device(element: etree._Element, source: str) -> int:
-    value = element.get("dev", "")
-    if not re.fullmatch(r"[0-9a-f]{1,8}", value):
-        raise FormatError(f"dev={value[:20]!r}: expected a hexadecimal number", source=source)
-    return int(value, 16)
 
 
 def joined_rings(graphs: Sequence[NcclGraph]) -> list[tuple[int, ...]]:

@@ -48,15 +48,21 @@ def find_rings(schedule: ForestSchedule) -> dict[tuple[int, ...], int]:
     return found
 
 
+def chain_of(tree: Tree) -> list[int]:
+    """Ranks from the root on, as far as there is one child each."""
+    below: dict[int, list[int]] = {}
+    for rank, parent in enumerate(tree.parent.tolist()):
+        below.setdefault(parent, []).append(rank)
+    order = [tree.root]
+    while len(following := below.get(order[-1], [])) == 1:
+        order += following
+    return order
+
+
 def _ring(tree: Tree) -> tuple[int, ...]:
     """The cycle that a tree without branches lacks one edge of."""
-    parents = [int(parent) for parent in tree.parent]
-    following = {parent: rank for rank, parent in enumerate(parents) if parent >= 0}
-    order, rank = [tree.root], tree.root
-    while rank in following:
-        rank = following[rank]
-        order.append(rank)
-    if len(order) < len(parents):
+    order = chain_of(tree)
+    if len(order) < len(tree.parent):
         raise ScheduleError(
             f"NCCL graph: the tree of root {tree.root} branches, and NCCL's rings do not; solve with "
             "--algorithm ring"

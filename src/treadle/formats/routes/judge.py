@@ -77,7 +77,11 @@ def _compared(file: RouteFile, planned: Planned) -> Iterator[str]:
             yield f"route {place}: {wrong}"
         elif list(route.ports) != [ports[link] for link in links]:
             yield f"route {place}: ports {list(route.ports)} are not those of its links"
-        elif not _names_its_way(route, names, [topology.node_names[tails[link]] for link in links]):
+        elif route.nodes not in (
+            (),
+            (names[route.source], names[route.target]),
+            tuple(topology.node_names[tails[link]] for link in links),
+        ):
             yield f"route {place}: names nodes that are not on its way"
 
 
@@ -89,9 +93,3 @@ def _other_layers(route: FileRoute, planned: list[int]) -> str:
     if route.flow is None:
         return "its layer changes on the way, which a file of version 1 does not say; write it anew"
     return f"layers {said}, the plan has {planned}"
-
-
-def _names_its_way(route: FileRoute, ranks: Sequence[str], way: list[str]) -> bool:
-    """Whether the names are the ends', or those of the nodes where the hops set out; or there are none."""
-    ends = (ranks[route.source], ranks[route.target])
-    return not route.nodes or route.nodes in (ends, tuple(way))

@@ -85,13 +85,18 @@ def spread_over_blocks(
     """
     grid, text = written
 
+    def count_served(program: Program) -> int:
+        facts = facts_of(program, request.entry.min_bytes, request.max_bytes)
+        return sum(size > _LEFT_BYTES for size in served_sizes(facts, selector))
+
     def wanted_of(text: str, program: Program) -> Fraction:
         """The plan's algbw, or what is left of it where ranks do what the plan leaves to switches."""
         return request.rate_without_switches(program, asked(text)) or request.plan.algbw
 
     def rate_of(text: str, program: Program, instances: int) -> BlockRate:
         share, wanted = shares(text), wanted_of(text, program)
-        is_short = share * wanted > BLOCK_BYTES_PER_S and not _is_small(request, share)
+        is_small = request.protocol == "LL" or 0 < request.max_bytes * share <= _LATENCY_BYTES
+        is_short = share * wanted > BLOCK_BYTES_PER_S and not is_small
         return BlockRate(instances, share, BLOCK_BYTES_PER_S / share if is_short else None)
 
     best = SpreadFile(grid, text, rate_of(text, grid.program, request.options.instances or 1))
@@ -100,25 +105,30 @@ def spread_over_blocks(
     wanted = request.plan.algbw if best.rate.carried_algbw is not None else 0
     needed = ceil(best.rate.share * wanted / BLOCK_BYTES_PER_S)
     instances = 1 << (max(needed, least) - 1).bit_length()
-    whole = wanted_of(best.text, grid.program)
-    least_served = _served(request, grid.program, selector)
+    whole, least_served = wanted_of(text, grid.program), count_served(grid.program)
+
+    def made_of(instances: int) -> SpreadFile | None:
+        """The file with so many instances; None where it does not fit, or leaves switches less."""
+        if grid.program.n_operations * instances > _MOST_OPERATIONS:
+            return None
+        program = replicate(grid.program, instances)
+        if count_served(program) < least_served:
+            return None
+        try:
+            text = emit(program)
+            if wanted_of(text, program) != whole:
+                return None
+        except ScheduleError:  # beyond the runtime's tables
+            return None
+        more = replace(grid, program=program, plan_chunks=grid.plan_chunks * instances)
+        return SpreadFile(more, text, rate_of(text, program, instances))
+
     is_fitting = False
     while 1 < instances <= MOST_INSTANCES:
-        made = None
-        is_large = grid.program.n_operations * instances > _MOST_OPERATIONS
-        program = grid.program if is_large else replicate(grid.program, instances)
-        if not is_large and _served(request, program, selector) >= least_served:
-            try:
-                text = emit(program)
-                is_whole = wanted_of(text, program) == whole
-            except ScheduleError:  # beyond the runtime's tables
-                is_whole = False
-            if is_whole:
-                more = replace(grid, program=program, plan_chunks=grid.plan_chunks * instances)
-                made = SpreadFile(more, text, rate_of(text, program, instances))
+        made = made_of(instances)
+        if made is None and is_fitting:
+            break
         if made is None:
-            if is_fitting:
-                break
             instances //= 2
             continue
         is_fitting = True
@@ -128,12 +138,3 @@ def spread_over_blocks(
             break
         instances *= 2
     return best
-
-
-def _is_small(request: TextRequest, share: Fraction) -> bool:
-    return request.protocol == "LL" or 0 < request.max_bytes * share <= _LATENCY_BYTES
-
-
-def _served(request: TextRequest, program: Program, selector: Selector) -> int:
-    facts = facts_of(program, request.entry.min_bytes, request.max_bytes)
-    return sum(size > _LEFT_BYTES for size in served_sizes(facts, selector))

@@ -8,7 +8,6 @@ link carries more.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -124,8 +123,11 @@ def choose_grid(
     """
     plan = Grid(program, program.n_chunks, Fraction(0))
     count = len(served_sizes(facts_of(program, min_bytes, max_bytes), selector))
-    for parts in _powers(program):
-        n_chunks = parts * program.n_chunks // parts_of(program)
+    own = parts_of(program)
+    for parts in (1 << power for power in range((own - 1).bit_length(), MAX_CHUNKS.bit_length())):
+        n_chunks = parts * program.n_chunks // own
+        if n_chunks * program.n_ranks > MAX_CHUNKS:
+            break
         facts = TextFacts(program.kind, program.n_ranks, n_chunks, min_bytes, max_bytes)
         if len(served_sizes(facts, selector)) <= count:
             break  # finer ones serve still less
@@ -133,15 +135,6 @@ def choose_grid(
         if grid.loss < MAX_LOSS:
             return grid
     return plan
-
-
-def _powers(program: Program) -> Iterator[int]:
-    """Powers of two from the program's parts on."""
-    parts = parts_of(program)
-    power = 1 << (parts - 1).bit_length()
-    while power * program.n_chunks // parts * program.n_ranks <= MAX_CHUNKS:
-        yield power
-        power *= 2
 
 
 def _busy_time(program: Program, topology: Topology, *, by_step: bool) -> Fraction:

@@ -6,7 +6,7 @@ from collections import defaultdict
 from itertools import groupby
 
 from treadle.formats.judgement import Terms
-from treadle.formats.taccl.reader import TacclFile, TacclPart, read
+from treadle.formats.taccl.reader import TacclFile, read
 from treadle.program.foreign.timed_sends import SendsFrame, TimedSend, program_of_sends
 from treadle.program.foreign.traffic import Traffic, even_shards
 from treadle.schedules.collective import CollectiveKind
@@ -36,16 +36,18 @@ def traffic(data: bytes, terms: Terms) -> Traffic:
 def _numbered(file: TacclFile) -> tuple[SendsFrame, dict[int, int]]:
     """The collective's frame, and the chunk of each address."""
     kind, n = CollectiveKind(file.kind), file.n_ranks
-    shards: dict[int, set[int]] = defaultdict(set)
-    for part in file.parts:
-        shards[_shard(kind, part, n)].add(part.address)
-    n_shards = n * n if kind is CollectiveKind.ALLTOALL else n
-    per_shard = max(len(addresses) for addresses in shards.values())
     if kind in (CollectiveKind.ALLREDUCE, CollectiveKind.BROADCAST, CollectiveKind.REDUCE):
         addresses = sorted({part.address for part in file.parts})
         shard_offset = even_shards(kind, n, len(addresses), file.root)
         frame = SendsFrame(kind, n, len(addresses), shard_offset, file.root)
         return frame, {address: place for place, address in enumerate(addresses)}
+    shards: dict[int, set[int]] = defaultdict(set)
+    for part in file.parts:
+        before, after = min(part.before), min(part.after)
+        shard = before if kind is CollectiveKind.ALLGATHER else after
+        shards[before * n + after if kind is CollectiveKind.ALLTOALL else shard].add(part.address)
+    n_shards = n * n if kind is CollectiveKind.ALLTOALL else n
+    per_shard = max(len(addresses) for addresses in shards.values())
     place = {
         address: shard * per_shard + number
         for shard, addresses in shards.items()
@@ -53,13 +55,3 @@ def _numbered(file: TacclFile) -> tuple[SendsFrame, dict[int, int]]:
     }
     offset = range(0, n_shards * per_shard + 1, per_shard)
     return SendsFrame(kind, n, n * per_shard, offset), place
-
-
-def _shard(kind: CollectiveKind, part: TacclPart, n: int) -> int:
-    """The shard that a chunk is of; 0 where that makes no difference."""
-    before, after = min(part.before), min(part.after)
-    if kind is CollectiveKind.ALLTOALL:
-        return before * n + after
-    if kind is CollectiveKind.ALLGATHER:
-        return before
-    return after if kind is CollectiveKind.REDUCE_SCATTER else 0

@@ -91,19 +91,17 @@ def _meant(entry: PlanEntry, kind: CollectiveKind, boxes: Sequence[Sequence[int]
     n = len(box_of)
     fans = [Counter(parent for parent, _ in arcs) for arcs in trees]
     if all(len(fan) == n - 1 for fan in fans):  # every rank but one has a child: one each
-        crossings = [sum(box_of[a] != box_of[b] for a, b in _closed(arcs)) for arcs in trees]
+        crossings = []
+        for arcs in trees:  # a path lacks one arc of a cycle
+            tails, heads = {a for a, _ in arcs}, {b for _, b in arcs}
+            cycle = [*arcs, ((heads - tails).pop(), (tails - heads).pop())]
+            crossings.append(sum(box_of[a] != box_of[b] for a, b in cycle))
         return "ring" if len(boxes) == 1 or all(count == len(boxes) for count in crossings) else None
     if all(len(fan) == 1 for fan in fans):
         return "nvls" if len(boxes) == 1 else None
     if kind is CollectiveKind.ALLREDUCE and all(_is_double(arcs, box_of, len(boxes)) for arcs in trees):
         return "tree"
     return None
-
-
-def _closed(arcs: _Arcs) -> _Arcs:
-    """The cycle that a path lacks one arc of."""
-    tails, heads = {a for a, _ in arcs}, {b for _, b in arcs}
-    return [*arcs, ((heads - tails).pop(), (tails - heads).pop())]
 
 
 def _is_double(arcs: _Arcs, box_of: Mapping[int, int], n_boxes: int) -> bool:

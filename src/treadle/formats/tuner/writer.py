@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from treadle.errors import ScheduleError
-from treadle.formats.nccl.writer import find_rings
+from treadle.formats.nccl.writer import chain_of, find_rings
 from treadle.formats.request import TextRequest, Written
 from treadle.formats.text_arguments import runtime_name
 from treadle.formats.text_options import PROTOCOLS
@@ -34,6 +34,7 @@ def write(request: TextRequest) -> Written:
     if plan.collective.kind is CollectiveKind.ALLTOALL:
         raise ScheduleError(f"NCCL tuner: NCCL has one algorithm for {plan.collective.kind}, none to choose")
     channels = request.options.channels if request.options.channels > 1 else -1  # -1 leaves them to NCCL
+    nodes = len(boxes) if len(boxes) > 1 else -1  # one box, or ranks of which each is alone: not known
     rows: list[str] = []
     cautions: list[str] = []
     for entry in plan.entries:
@@ -54,7 +55,9 @@ def write(request: TextRequest) -> Written:
                 f"{sizes}: written with the protocol Simple, as the plan names none; NCCL itself "
                 "takes LL or LL128 for small ones (--protocol)"
             )
-        rows.append(_row(entry, plan, found, protocol, channels, len(boxes)))
+        last = UNLIMITED if entry.max_bytes is None else entry.max_bytes
+        named = f"{entry.min_bytes},{last},{found},{protocol.lower()},{channels},{nodes}"
+        rows.append(f"{runtime_name(plan.collective.kind)},{named},{plan.collective.n_ranks},-1,-1")
     if not rows:
         raise ScheduleError(f"NCCL tuner: no range is served by an algorithm of NCCL's own; {cautions[0]}")
     if request.options.channels == 1:
@@ -64,13 +67,6 @@ def write(request: TextRequest) -> Written:
         )
     text = "\n".join((f"# {HEADING}", *rows, ""))
     return Written(files=(("", text.encode()),), cautions=tuple(cautions))
-
-
-def _row(entry: PlanEntry, plan: Plan, algorithm: str, protocol: str, channels: int, n_boxes: int) -> str:
-    last = UNLIMITED if entry.max_bytes is None else entry.max_bytes
-    nodes = n_boxes if n_boxes > 1 else -1  # one box, or ranks of which each is alone: not known
-    named = f"{runtime_name(plan.collective.kind)},{entry.min_bytes},{last},{algorithm},{protocol.lower()}"
-    return f"{named},{channels},{nodes},{plan.collective.n_ranks},-1,-1"
 
 
 def own_algorithm(entry: PlanEntry, plan: Plan, boxes: Sequence[Sequence[int]]) -> str | Refusal:
@@ -105,7 +101,7 @@ def _ring(
 ) -> str | Refusal:
     if kind.is_rooted:
         trees = (tree for forest in schedule.forests for root in place for tree in forest.trees(root))
-        orders = [_order(tree) for tree in trees]
+        orders = [chain_of(tree) for tree in trees]
         if any(len(order) < len(place) for order in orders):
             return Refusal("its trees branch")
     else:
@@ -118,17 +114,6 @@ def _ring(
         if n_boxes > 1 and crossings != n_boxes:
             return Refusal("its rings pass some box twice, and NCCL's pass each once")
     return "ring"
-
-
-def _order(tree: Tree) -> list[int]:
-    """Ranks from the root on, as far as there is one child each."""
-    below: dict[int, list[int]] = {}
-    for rank, parent in enumerate(tree.parent.tolist()):
-        below.setdefault(parent, []).append(rank)
-    order = [tree.root]
-    while len(next_ranks := below.get(order[-1], [])) == 1:
-        order += next_ranks
-    return order
 
 
 def _is_chained(tree: Tree, place: dict[int, int]) -> bool:
