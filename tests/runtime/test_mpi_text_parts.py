@@ -20,6 +20,7 @@ import places
 from treadle import planning
 from treadle.errors import FormatError
 from treadle.formats.cpu.reader import parse_cpu_xml
+from treadle.formats.msccl.reader import first_parsed
 from treadle.runtime import mpi_text as module
 from treadle.runtime.mpi_text import contribution, execute_files, execute_text, expected
 
@@ -209,9 +210,9 @@ def test_a_message_that_nobody_receives_is_told() -> None:
 
 def test_the_first_dialect_that_reads_a_text_is_taken() -> None:
     for kind in ("reducescatter", "reduce_scatter"):
-        assert module._msccl(CHAIN.replace('"allreduce"', f'"{kind}"'), "file").collective == kind
+        assert first_parsed(CHAIN.replace('"allreduce"', f'"{kind}"'), None, "file").collective == kind
     with pytest.raises(FormatError, match=r"coll='x': expected one of .*reducescatter"):
-        module._msccl(CHAIN.replace('"allreduce"', '"x"'), "file")
+        first_parsed(CHAIN.replace('"allreduce"', '"x"'), None, "file")
 
 
 def test_files_are_reported_at_the_first_rank(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -277,15 +278,14 @@ def test_ranks_that_wait_for_ever_are_ended(
     assert capsys.readouterr().err == "treadle: file: rank 3 still waits after 7.5 s\n"
 
 
-def test_slots_have_a_limit_of_elements() -> None:
+def test_slots_have_a_limit_of_elements(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two chunks of five elements take slots of three; rank 1 has the most."""
     rank = '<rank id="{0}" slots="{1}"/>'
     head = '<cpu collective="reduce" ranks="2" chunks="2" root="0" inplace="0" minBytes="0" maxBytes="0">'
-    text = parse_cpu_xml(head + rank.format(0, 1) + rank.format(1, 2**27 // 3) + "</cpu>")
+    text = head + rank.format(0, 1) + rank.format(1, 9) + "</cpu>"
     assert module.MAX_SLOT_ELEMENTS == 134217728
-    assert module._slot_elements(text, 5) == 3
-    module._check_slots("file", text, 5)
-    with pytest.raises(
-        FormatError, match="file: a rank's slots take 178956968 elements, expected at most 134217728"
-    ):
-        module._check_slots("file", text, 7)
+    assert module._slot_elements(parse_cpu_xml(text), 5) == 3
+    monkeypatch.setattr(module, "MAX_SLOT_ELEMENTS", 27)
+    ranks(2, lambda world: execute_text(text, world, 5, source="file"))
+    found = ranks(2, lambda world: execute_text(text, world, 7, source="file"))
+    assert [str(one) for one in found] == ["file: a rank's slots take 36 elements, expected at most 27"] * 2

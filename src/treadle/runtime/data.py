@@ -36,27 +36,20 @@ class ElementType(StrEnum):
     @property
     def n_bytes(self) -> int:
         """Bytes of one element."""
-        return _N_BYTES[self]
+        return _BYTES_AND_LIMIT[self][0]
 
     @property
     def exact_limit(self) -> int:
         """All integers of at most this magnitude are represented exactly."""
-        return _EXACT_LIMIT[self]
+        return _BYTES_AND_LIMIT[self][1]
 
 
-_N_BYTES = {
-    ElementType.FLOAT32: 4,
-    ElementType.FLOAT16: 2,
-    ElementType.BFLOAT16: 2,
-    ElementType.INT32: 4,
-    ElementType.INT64: 8,
-}
-_EXACT_LIMIT = {
-    ElementType.FLOAT32: 2**24,
-    ElementType.FLOAT16: 2**11,
-    ElementType.BFLOAT16: 2**8,
-    ElementType.INT32: 2**31 - 1,
-    ElementType.INT64: 2**63 - 1,
+_BYTES_AND_LIMIT = {
+    ElementType.FLOAT32: (4, 2**24),
+    ElementType.FLOAT16: (2, 2**11),
+    ElementType.BFLOAT16: (2, 2**8),
+    ElementType.INT32: (4, 2**31 - 1),
+    ElementType.INT64: (8, 2**63 - 1),
 }
 
 

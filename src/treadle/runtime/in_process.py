@@ -18,7 +18,7 @@ from treadle.errors import MemoryLimitError, ScheduleError
 from treadle.program.program import Buffer, OperationKind, Program
 from treadle.runtime.data import ElementType, Reduction, finish_average, numpy_dtype
 from treadle.runtime.memory import Layout, RankMemory, allocate, is_same_memory, slices_for
-from treadle.runtime.order import check_extents, execution_order, is_awaited, match_messages
+from treadle.runtime.order import check_executable, is_awaited
 
 SLICE_BYTES = 2**18
 """Default largest slice of a chunk: the slices that a tree's operations touch then stay in the L2 cache."""
@@ -45,9 +45,7 @@ class PreparedProgram:
 
     def __init__(self, program: Program) -> None:
         self.program = program
-        check_extents(program)
-        self.partner = match_messages(program)
-        self.order = execution_order(program, self.partner)
+        self.partner, self.order = check_executable(program)
         self.staged = _staged_sends(program, self.partner, self.order)
 
 

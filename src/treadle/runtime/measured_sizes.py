@@ -18,7 +18,7 @@ from treadle.program.group_lists import ProgramGroups, as_groups
 from treadle.program.program import Buffer, Program
 from treadle.runtime.data import ElementType, Pattern, Reduction, make_pattern, poison
 from treadle.runtime.in_process import SLICE_BYTES, Execution, PreparedProgram
-from treadle.runtime.memory import RankMemory, count_wrong, fill_input
+from treadle.runtime.memory import count_wrong, fill_input
 from treadle.runtime.run_options import RunKeywords, RunOptions
 from treadle.schedules.collective import busbw_factor
 
@@ -184,15 +184,25 @@ def measure(
     for size in sizes:
         count = size // element.n_bytes
         groups = [
-            (_execution(one, count, asked, memories), group_pattern(one.program, count, asked, group))
+            (
+                Execution(
+                    one,
+                    count,
+                    element=element,
+                    reduction=asked.reduction,
+                    slice_bytes=asked.slices_of(SLICE_BYTES),
+                    storage=memories,
+                ),
+                group_pattern(one.program, count, asked, group),
+            )
             for group, (one, memories) in enumerate(zip(prepared, storage, strict=True))
         ]
         checked = [_checked_run(execution, pattern) for execution, pattern in groups]
         wrong = [found for found, _ in checked]
-        affordable = max(1, int(asked.budget_s / max(sum(seconds for _, seconds in checked), 1e-9)))
-        for _ in range(min(asked.warmup, affordable - 1)):
+        timed, untimed = asked.runs_after(sum(seconds for _, seconds in checked))
+        for _ in range(untimed):
             _timed_runs(groups)
-        times = [_timed_runs(groups) for _ in range(max(1, min(asked.iterations, affordable)))]
+        times = [_timed_runs(groups) for _ in range(timed)]
         rows.append(
             make_row(
                 programs[0],
@@ -209,28 +219,15 @@ def measure(
     return rows
 
 
-def _execution(
-    prepared: PreparedProgram, count: int, asked: RunOptions, storage: Sequence[RankMemory]
-) -> Execution:
-    return Execution(
-        prepared,
-        count,
-        element=asked.element,
-        reduction=asked.reduction,
-        slice_bytes=asked.slices_of(SLICE_BYTES),
-        storage=storage,
-    )
-
-
-def group_pattern(program: Program, count: int, asked: RunOptions, group: int) -> Pattern:
-    """Inputs of one group's ranks: others for every group."""
+def group_pattern(program: Program, count: int, asked: RunOptions, group: int, launch: int = 0) -> Pattern:
+    """Inputs of one group's ranks: others for every group and launch."""
     return make_pattern(
         program.n_ranks,
         count,
         element=asked.element,
         reduction=asked.reduction,
         reduces=program.kind.reduces,
-        seed=asked.seed + group,
+        seed=asked.seed + 1000 * launch + group,
     )
 
 

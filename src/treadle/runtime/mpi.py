@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
+from functools import partial
 from itertools import pairwise
 from typing import Any, Unpack
 from zlib import crc32
@@ -98,12 +99,20 @@ def measure_mpi(
     _check_same_program(groups, world)
     group, place = groups.place_of(world.Get_rank())
     own = world if len(groups.programs) == 1 else world.Split(group, place)
-    prepared = _PreparedGroups(groups, group, PreparedRank(groups.programs[group], place))
+    prepared = PreparedRank(groups.programs[group], place)
     rows: list[SweepRow] = []
     for size in sizes:
         count = size // asked.element.n_bytes
         pattern = group_pattern(groups.programs[group], count, asked, group)
-        run = _prepare_everywhere(prepared, mpi, world, own, count, asked)
+        make = partial(
+            RankExecution,
+            *(prepared, mpi, own, count),
+            element=asked.element,
+            reduction=asked.reduction,
+            slice_bytes=asked.slices_of(SLICE_BYTES),
+        )
+        made = _make_everywhere(make, world, count * asked.element.n_bytes)
+        run = _Run(groups, group, made, world)
         with _abort_on_failure(world):
             row = _measure_size(run, pattern, asked)
             if world.Get_rank() == 0:
@@ -113,15 +122,6 @@ def measure_mpi(
     if own is not world:
         own.Free()
     return rows
-
-
-@dataclass(frozen=True)
-class _PreparedGroups:
-    """All programs, and this process's part in that of its group."""
-
-    groups: ProgramGroups
-    group: int
-    rank: PreparedRank
 
 
 @dataclass(frozen=True)
@@ -168,8 +168,7 @@ def _abort_on_failure(world: Any) -> Iterator[None]:
 
 def _measure_size(run: _Run, pattern: Pattern, asked: RunOptions) -> SweepRow:
     wrong, first_s = _checked_run(run, pattern)
-    affordable = max(1, int(asked.budget_s / max(first_s, 1e-9)))
-    timed, untimed = max(1, min(asked.iterations, affordable)), min(asked.warmup, affordable - 1)
+    timed, untimed = asked.runs_after(first_s)
     library = _reference(run.own, pattern) if asked.with_reference else None
     times: list[float] = []
     reference: list[float] = []
@@ -191,29 +190,19 @@ def _measure_size(run: _Run, pattern: Pattern, asked: RunOptions) -> SweepRow:
     )
 
 
-def _prepare_everywhere(
-    prepared: _PreparedGroups, mpi: Any, world: Any, own: Any, count: int, asked: RunOptions
-) -> _Run:
+def _make_everywhere(make: Callable[[], RankExecution], world: Any, n_bytes: int) -> RankExecution:
     """Allocate in every process, or fail in every process: one that went on alone would wait for ever."""
-    run, problem = None, ""
+    made, problem = None, ""
     try:
-        run = RankExecution(
-            prepared.rank,
-            mpi,
-            own,
-            count,
-            element=asked.element,
-            reduction=asked.reduction,
-            slice_bytes=asked.slices_of(SLICE_BYTES),
-        )
+        made = make()
     except (MemoryError, TreadleError) as error:
         problem = _OUT_OF_MEMORY if isinstance(error, MemoryError) else str(error)
     for rank, other in enumerate(world.allgather(problem)):
         if other:
             kind = MemoryLimitError if other == _OUT_OF_MEMORY else ScheduleError
-            raise kind(f"rank {rank}: {count * asked.element.n_bytes} bytes: {other}")
-    assert run is not None
-    return _Run(prepared.groups, prepared.group, run, world)
+            raise kind(f"rank {rank}: {n_bytes} bytes: {other}")
+    assert made is not None
+    return made
 
 
 def _checked_run(run: _Run, pattern: Pattern) -> tuple[list[int], float]:

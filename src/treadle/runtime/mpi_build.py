@@ -163,29 +163,73 @@ def compiled(
     FormatError
         If the directory cannot be written, or a disk is full.
     """
+    words = (*_FLAGS, "-o", OUTPUT, str(sources[0]), *more_flags)
+    return built(
+        Path(name), str(compiler), words, sources, f"the C {name}", "is a C compiler installed?", directory
+    )
+
+
+OUTPUT = "{output}"
+"""In a compiler's words: where the name of what it makes belongs."""
+
+
+def built(
+    name: Path,
+    compiler: str,
+    words: Sequence[str],
+    files: Sequence[Path],
+    what: str,
+    question: str,
+    directory: Path | None,
+    *,
+    limit_s: float = _COMPILE_LIMIT_S,
+) -> Path:
+    """What a compiler makes of some files, compiled unless it is there; errors as of `compiled`.
+
+    Parameters
+    ----------
+    name : Path
+        Stem and suffix of the file; files, words and the compiler are put between, so that it is never out
+        of date.
+    compiler : str
+    words : sequence of str
+        After the compiler, with `OUTPUT`.
+    files : sequence of Path
+        All that are read.
+    what, question : str
+        For errors: what is made, and what may be wrong.
+    directory : Path, optional
+    limit_s : float
+    """
     folder = build_directory() if directory is None else directory
-    target = folder / f"{name}-{_key(compiler, more_flags, sources)}"
-    if os.access(target, os.X_OK):
+    named = [Path(word).name if Path(word) in files else word for word in words]
+    digest = hashlib.sha256(repr((named, compiler, os.uname().machine)).encode())
+    status = Path(compiler).resolve().stat()
+    digest.update(f"{status.st_size} {status.st_mtime_ns}".encode())
+    for file in files:
+        digest.update(file.read_bytes())
+    target = folder / f"{name.stem}-{digest.hexdigest()[:24]}{name.suffix}"
+    if target.exists():
         return target
     partial = folder / f".{target.name}.{secrets.token_hex(8)}.partial"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         done = subprocess.run(
-            [compiler, *_FLAGS, "-o", partial, sources[0], *more_flags],
+            [compiler, *(str(partial) if word == OUTPUT else word for word in words)],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
             errors="replace",
-            timeout=_COMPILE_LIMIT_S,
+            timeout=limit_s,
             check=False,
         )
         if done.returncode or not partial.exists():
-            raise compiler_error(compiler, done.stderr, "is a C compiler installed?")
+            raise compiler_error(compiler, done.stderr, question)
         os.replace(partial, target)
     except OSError as error:
-        raise FormatError(f"the C {name} cannot be built: {error.strerror}", source=str(folder)) from None
+        raise FormatError(f"{what} cannot be built: {error.strerror}", source=str(folder)) from None
     except subprocess.TimeoutExpired as error:
-        raise MissingDependencyError(f"the C {name} cannot be built in {folder}: {error}") from None
+        raise MissingDependencyError(f"{what} cannot be built in {folder}: {error}") from None
     finally:
         with contextlib.suppress(OSError):  # where not even its folder could be made
             partial.unlink(missing_ok=True)
@@ -198,17 +242,6 @@ def compiler_error(compiler: Path | str, said: str, question: str) -> TreadleErr
     if os.strerror(errno.ENOSPC) in said:
         return FormatError(f"{line}; free some space, or set TMPDIR to another folder", source=str(compiler))
     return MissingDependencyError(f"{compiler}: {line}; {question}")
-
-
-def _key(compiler: Path, more_flags: Sequence[str], sources: Sequence[Path]) -> str:
-    """Sources, flags and the compiler: a compiled file under this name is never out of date."""
-    words = (_FLAGS, *more_flags, str(compiler), os.uname().machine, sources[0].name)
-    digest = hashlib.sha256(repr(words).encode())
-    status = compiler.resolve().stat()
-    digest.update(f"{status.st_size} {status.st_mtime_ns}".encode())
-    for source in sources:
-        digest.update(source.read_bytes())
-    return digest.hexdigest()[:24]
 
 
 def telling_line(text: str) -> str:

@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypedDict, Unpack
+from typing import Unpack
 
 from treadle.errors import ScheduleError
 from treadle.program.group_lists import ProgramGroups, as_groups
@@ -24,7 +24,7 @@ from treadle.program.program_text import groups_text
 from treadle.runtime.data import ElementType, Reduction
 from treadle.runtime.measured_sizes import SweepRow, make_row
 from treadle.runtime.mpi_build import MpiInstallation, build_interpreter, find_mpi
-from treadle.runtime.order import check_extents, execution_order, match_messages
+from treadle.runtime.order import check_executable
 from treadle.runtime.run_options import RunKeywords, RunOptions
 from treadle.runtime.signals import signals_interrupt, signals_wait
 
@@ -79,35 +79,6 @@ class InterpreterTimes:
 
 
 @dataclass(frozen=True)
-class InterpreterOptions:
-    """What the interpreter's command line says, but for program and sizes.
-
-    Parameters
-    ----------
-    element, iterations, warmup, budget_s, with_reference
-        As `RunOptions`.
-    slice_bytes, piece_bytes, bundle_bytes : int
-        Largest message, more or less; longest that is packed with others; longest packed of several.
-    with_rounds : bool
-        Also time the same bytes between the same ranks in bare rounds.
-    start_s : float
-        All ranks are on one host: each run starts at one time for all, so long after they have met; 0: when
-        each leaves a barrier.
-    """
-
-    element: ElementType = ElementType.FLOAT32
-    iterations: int = 20
-    warmup: int = 2
-    budget_s: float = 1.0
-    slice_bytes: int = SLICE_BYTES
-    piece_bytes: int = PIECE_BYTES
-    bundle_bytes: int = BUNDLE_BYTES
-    with_reference: bool = False
-    with_rounds: bool = False
-    start_s: float = 0.0
-
-
-@dataclass(frozen=True)
 class Launch:
     """How the interpreter's processes are started.
 
@@ -123,21 +94,6 @@ class Launch:
     carrier: str
     words: tuple[str, ...]
     environment: Mapping[str, str]
-
-
-class InterpreterKeywords(TypedDict, total=False):
-    """`InterpreterOptions` as keyword arguments."""
-
-    element: ElementType
-    iterations: int
-    warmup: int
-    budget_s: float
-    slice_bytes: int
-    piece_bytes: int
-    bundle_bytes: int
-    with_reference: bool
-    with_rounds: bool
-    start_s: float
 
 
 def launch_environment() -> dict[str, str]:
@@ -224,9 +180,20 @@ def measure_interpreted(
             command, environment=start.environment, n_sizes=len(sizes), carrier=start.carrier
         )
         for times in found:
-            rows.append(_row(groups.programs[0], times, asked))
+            references = times.reference_times_s
+            row = make_row(
+                groups.programs[0],
+                times.size_bytes // asked.element.n_bytes,
+                times.times_s,
+                times.wrong,
+                element=asked.element,
+                reduction=asked.reduction,
+                reference_time_s=statistics.median(references) if references else None,
+                worst_group=times.worst_group,
+            )
+            rows.append(row)
             if on_row is not None:
-                on_row(rows[-1])
+                on_row(row)
     return rows
 
 
@@ -237,8 +204,7 @@ def check_interpretable(program: Program, element: ElementType, reduction: Reduc
             f"the compiled interpreter adds float32 or int32, found {reduction} of {element}; "
             f"use --runtime mpi or in-process"
         )
-    check_extents(program)
-    execution_order(program, match_messages(program))
+    check_executable(program)
 
 
 def local_launch(mpi: MpiInstallation, n_ranks: int) -> list[str]:
@@ -258,24 +224,49 @@ def written_program(program: Program | ProgramGroups) -> Iterator[Path]:
 def interpreter_arguments(
     program: Path,
     sizes: Sequence[int],
-    **options: Unpack[InterpreterKeywords],
+    *,
+    element: ElementType = ElementType.FLOAT32,
+    iterations: int = 20,
+    warmup: int = 2,
+    budget_s: float = 1.0,
+    slice_bytes: int = SLICE_BYTES,
+    piece_bytes: int = PIECE_BYTES,
+    bundle_bytes: int = BUNDLE_BYTES,
+    with_reference: bool = False,
+    with_rounds: bool = False,
+    start_s: float = 0.0,
 ) -> list[str]:
-    """The interpreter's command line after its name; ``interpreter.c`` documents it."""
-    asked = InterpreterOptions(**options)
+    """The interpreter's command line after its name; ``interpreter.c`` documents it.
+
+    Parameters
+    ----------
+    program : Path
+    sizes : sequence of int
+        Bytes of the larger per-rank buffer.
+    element, iterations, warmup, budget_s, with_reference
+        As `RunOptions`.
+    slice_bytes, piece_bytes, bundle_bytes : int
+        Largest message, more or less; longest that is packed with others; longest packed of several.
+    with_rounds : bool
+        Also time the same bytes between the same ranks in bare rounds.
+    start_s : float
+        All ranks are on one host: each run starts at one time for all, so long after they have met; 0: when
+        each leaves a barrier.
+    """
     return [
         str(program),
         *("--sizes", ",".join(map(str, sizes))),
-        *("--type", asked.element.value),
-        *("--iterations", str(asked.iterations)),
-        *("--warmup", str(asked.warmup)),
-        *("--budget", repr(asked.budget_s)),
-        *("--start", repr(asked.start_s)),
-        *("--slice", str(asked.slice_bytes)),
+        *("--type", element.value),
+        *("--iterations", str(iterations)),
+        *("--warmup", str(warmup)),
+        *("--budget", repr(budget_s)),
+        *("--start", repr(start_s)),
+        *("--slice", str(slice_bytes)),
         *("--window", str(WINDOW)),
-        *("--piece", str(asked.piece_bytes)),
-        *("--bundle", str(asked.bundle_bytes)),
-        *(["--reference"] if asked.with_reference else []),
-        *(["--rounds"] if asked.with_rounds else []),
+        *("--piece", str(piece_bytes)),
+        *("--bundle", str(bundle_bytes)),
+        *(["--reference"] if with_reference else []),
+        *(["--rounds"] if with_rounds else []),
     ]
 
 
@@ -376,20 +367,6 @@ def _parse_row(line: str, carrier: str) -> InterpreterTimes:
     if not result.times_s or not all(map(math.isfinite, times)):
         raise ScheduleError(f"{carrier}: the interpreter printed no usable times: {line[:80]!r}")
     return result
-
-
-def _row(program: Program, times: InterpreterTimes, asked: RunOptions) -> SweepRow:
-    references = times.reference_times_s
-    return make_row(
-        program,
-        times.size_bytes // asked.element.n_bytes,
-        times.times_s,
-        times.wrong,
-        element=asked.element,
-        reduction=asked.reduction,
-        reference_time_s=statistics.median(references) if references else None,
-        worst_group=times.worst_group,
-    )
 
 
 def _reason(text: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
@@ -16,7 +17,7 @@ from treadle.program.passes import merge_levels
 from treadle.program.program import Buffer, OperationKind, Program
 from treadle.runtime.data import ElementType, Reduction, finish_average, numpy_dtype
 from treadle.runtime.memory import Layout, allocate, is_same_memory, slices_for
-from treadle.runtime.order import check_extents, execution_order, is_awaited, match_messages
+from treadle.runtime.order import check_executable, is_awaited
 
 SLICE_BYTES = 2**20
 """Default largest message: below, the cost of a message in Python shows; above, trees pipeline less."""
@@ -47,9 +48,7 @@ class PreparedRank:
 
     def __init__(self, program: Program, rank: int) -> None:
         self.program, self.rank = program, rank
-        check_extents(program)
-        partner = match_messages(program)
-        execution_order(program, partner)
+        check_executable(program)
         self.operations = program.operations(rank)
         first = self.operations.start
         self.kinds = program.operation_kind[first : self.operations.stop].tolist()
@@ -198,25 +197,20 @@ class RankExecution:
             finish_average(self.memory.arrays[Buffer.OUTPUT], self.prepared.program.n_ranks)
 
 
+@dataclass(slots=True, eq=False)
 class _Unit:
     """One slice of one operation: its views of this rank's memory, and its messages' peer and tag."""
 
-    __slots__ = ("awaited", "copied", "kind", "packed", "parcel", "peer", "reads", "tag", "writes")
-
-    def __init__(
-        self,
-        kind: OperationKind,
-        peer: int,
-        tag: int,
-        awaited: bool,
-        copied: bool,
-        reads: list[NDArray[Any]],
-        writes: list[NDArray[Any]],
-    ) -> None:
-        self.kind, self.peer, self.tag, self.awaited, self.copied = kind, peer, tag, awaited, copied
-        self.reads, self.writes = reads, writes
-        self.parcel = -1
-        self.packed: list[NDArray[Any]] = []  # its part of the parcel
+    kind: OperationKind
+    peer: int
+    tag: int
+    awaited: bool
+    copied: bool
+    reads: list[NDArray[Any]]
+    writes: list[NDArray[Any]]
+    parcel: int = -1
+    packed: list[NDArray[Any]] = field(default_factory=list)
+    """Its part of the parcel."""
 
     @property
     def n_bytes(self) -> int:

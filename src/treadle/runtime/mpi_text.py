@@ -27,12 +27,11 @@ from treadle.formats.msccl.reader import (
     SENDING,
     Algorithm,
     MscclStep,
-    parse_msccl_xml,
+    first_parsed,
 )
 from treadle.runtime.mpi import load_mpi
 
 _Data = NDArray[np.int64]
-_PROFILES = ("azure", "legacy", "rccl")
 MAX_SLOT_ELEMENTS = 2**27
 """Most elements in the slots of a rank: a gigabyte."""
 
@@ -222,15 +221,19 @@ def execute_text(text: str, world: Any, elements: int, *, root: int = 0, source:
     rank, n = int(world.Get_rank()), int(world.Get_size())
     if text.lstrip().startswith("<cpu"):
         parsed = parse_cpu_xml(text, source=source)
-        kind, root, chunks, ranks = parsed.collective, max(0, parsed.root), 1, len(parsed.ranks)
-        _check(source, n, ranks, elements, n if "all" in kind or "scatter" in kind else chunks)
-        _check_slots(source, parsed, elements)
-        machine = _CpuRank(parsed, world, elements)
-        runs: Sequence[_CpuRank | _MscclRank] = [machine]
+        kind, root = parsed.collective, max(0, parsed.root)
+        _check(source, n, len(parsed.ranks), elements, n if "all" in kind or "scatter" in kind else 1)
+        # the other buffers have at most `elements` each; slots are as many as the text says
+        most = max(rank.slots for rank in parsed.ranks) * _slot_elements(parsed, elements)
+        if most > MAX_SLOT_ELEMENTS:
+            raise FormatError(
+                f"a rank's slots take {most} elements, expected at most {MAX_SLOT_ELEMENTS}", source=source
+            )
+        runs: Sequence[_CpuRank | _MscclRank] = [_CpuRank(parsed, world, elements)]
     else:
-        algorithm = _msccl(text, source)
-        kind, ranks = algorithm.collective, algorithm.n_ranks
-        _check(source, n, ranks, elements, algorithm.n_chunks)
+        algorithm = first_parsed(text, None, source)
+        kind = algorithm.collective
+        _check(source, n, algorithm.n_ranks, elements, algorithm.n_chunks)
         runs = [_MscclRank(algorithm, world, elements, mode, root) for mode in algorithm.in_place]
     wrong = []
     for run in runs:
@@ -243,18 +246,6 @@ def execute_text(text: str, world: Any, elements: int, *, root: int = 0, source:
     return wrong
 
 
-def _msccl(text: str, source: str) -> Algorithm:
-    """The text as the first runtime that accepts its spelling reads it."""
-    failure: FormatError | None = None
-    for profile in _PROFILES:
-        try:
-            return parse_msccl_xml(text, profile, source)
-        except FormatError as error:
-            failure = failure or error
-    assert failure is not None
-    raise failure
-
-
 def _check(source: str, n: int, ranks: int, elements: int, divisor: int) -> None:
     if n != ranks:
         raise FormatError(f"is for {ranks} ranks, found {n} processes", source=source)
@@ -265,15 +256,6 @@ def _check(source: str, n: int, ranks: int, elements: int, divisor: int) -> None
 def _slot_elements(text: CpuText, elements: int) -> int:
     """The length of a slot: of the largest chunk."""
     return -(-elements // text.n_chunks)
-
-
-def _check_slots(source: str, text: CpuText, elements: int) -> None:
-    """The other buffers have at most `elements` each; slots are as many as the text says."""
-    most = max(rank.slots for rank in text.ranks) * _slot_elements(text, elements)
-    if most > MAX_SLOT_ELEMENTS:
-        raise FormatError(
-            f"a rank's slots take {most} elements, expected at most {MAX_SLOT_ELEMENTS}", source=source
-        )
 
 
 @contextlib.contextmanager

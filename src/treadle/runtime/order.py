@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from treadle.arrays import BoolArray, Int32Array, Int64Array, frozen, mask_of, offsets_of
+from treadle.arrays import BoolArray, Int64Array, frozen, mask_of, offsets_of
 from treadle.errors import ScheduleError
+from treadle.program.message_levels import message_partners
 from treadle.program.operation_lists import OperationLists
 from treadle.program.program import Buffer, OperationKind, Program
 
@@ -26,16 +27,12 @@ def match_messages(program: OperationLists) -> Int64Array:
         If a stream has more sends than receives or the other way round, or the two name other chunks.
     """
     kind, rank = program.operation_kind, program.operation_rank
+    partner = message_partners(program)
+    if np.any((partner < 0) & (kind != OperationKind.COPY)):
+        raise ScheduleError(_unmatched_stream(program))
     sends = np.flatnonzero(kind == OperationKind.SEND)
-    receives = np.flatnonzero(is_receive(program))
-    out_key = np.stack([rank[sends], program.peer[sends], program.channel[sends]])
-    in_key = np.stack([program.peer[receives], rank[receives], program.channel[receives]])
-    # lexsort is stable, so operations of one stream keep their order in the list
-    out_order, in_order = np.lexsort(out_key[::-1]), np.lexsort(in_key[::-1])
-    out_key, in_key = out_key[:, out_order], in_key[:, in_order]
-    if out_key.shape != in_key.shape or not np.array_equal(out_key, in_key):
-        raise ScheduleError(_unmatched_stream(out_key, in_key))
-    sends, receives = sends[out_order], receives[in_order]
+    sends = sends[np.lexsort((program.channel[sends], program.peer[sends], rank[sends]))]
+    receives = partner[sends]
     differ = (program.first[sends] != program.first[receives]) | (
         program.count[sends] != program.count[receives]
     )
@@ -44,9 +41,14 @@ def match_messages(program: OperationLists) -> Int64Array:
         raise ScheduleError(
             f"program: {describe(program, send)} meets {describe(program, receive)}: expected the same chunks"
         )
-    partner = np.full(program.n_operations, -1, dtype=np.int64)
-    partner[sends], partner[receives] = receives, sends
     return frozen(partner, np.int64)
+
+
+def check_executable(program: Program) -> tuple[Int64Array, Int64Array]:
+    """Return partners and a serial order; ScheduleError if the program cannot be executed."""
+    check_extents(program)
+    partner = match_messages(program)
+    return partner, execution_order(program, partner)
 
 
 def check_extents(program: Program) -> None:
@@ -109,8 +111,9 @@ def execution_order(program: Program, partner: Int64Array) -> Int64Array:
         If the program deadlocks: operations wait for one another in a circle.
     """
     total = program.n_operations
-    followers = _followers(program)
-    starts, nodes = followers[0].tolist(), followers[1].tolist()
+    waiting = np.repeat(np.arange(total), np.diff(program.wait_offset))
+    nodes = waiting[np.argsort(program.waits, kind="stable")].tolist()
+    starts = offsets_of(np.bincount(program.waits, minlength=total)).tolist()
     is_send = (program.operation_kind == OperationKind.SEND).tolist()
     receives = is_receive(program)
     missing = (np.diff(program.wait_offset) + receives).tolist()
@@ -161,21 +164,16 @@ def describe(program: OperationLists, operation: int) -> str:
     return f"rank {rank}, operation {place} ({name} of {chunks}{link})"
 
 
-def _followers(program: Program) -> tuple[Int64Array, Int64Array]:
-    """Who waits for each operation, as offsets and numbers."""
-    waiting = np.repeat(np.arange(program.n_operations, dtype=np.int64), np.diff(program.wait_offset))
-    by_awaited = np.argsort(program.waits, kind="stable")
-    counts = np.bincount(program.waits, minlength=program.n_operations)
-    offsets = offsets_of(counts)
-    return offsets, waiting[by_awaited]
-
-
-def _unmatched_stream(out_key: Int32Array, in_key: Int32Array) -> str:
-    streams, inverse = np.unique(np.concatenate([out_key, in_key], axis=1), axis=1, return_inverse=True)
-    inverse = inverse.reshape(-1)
-    n_out = out_key.shape[1]
-    sent = np.bincount(inverse[:n_out], minlength=streams.shape[1])
-    received = np.bincount(inverse[n_out:], minlength=streams.shape[1])
+def _unmatched_stream(program: OperationLists) -> str:
+    moves = program.operation_kind != OperationKind.COPY
+    is_send = program.operation_kind == OperationKind.SEND
+    rank, peer = program.operation_rank, program.peer
+    keys = np.stack([np.where(is_send, rank, peer), np.where(is_send, peer, rank), program.channel])
+    streams, inverse = np.unique(keys[:, moves], axis=1, return_inverse=True)
+    sent, received = (
+        np.bincount(inverse.reshape(-1)[side[moves]], minlength=streams.shape[1])
+        for side in (is_send, ~is_send)
+    )
     place = int(np.flatnonzero(sent != received)[0])
     tail, head, channel = (int(value) for value in streams[:, place])
     return (

@@ -55,6 +55,11 @@ class RunOptions:
     threads: int | None = None
     lane_costs: LaneCosts | None = None
 
+    def runs_after(self, first_s: float) -> tuple[int, int]:
+        """Timed and untimed runs of a size whose first run took so many seconds."""
+        affordable = max(1, int(self.budget_s / max(first_s, 1e-9)))
+        return max(1, min(self.iterations, affordable)), min(self.warmup, affordable - 1)
+
     def slices_of(self, default_bytes: int) -> int:
         """Largest message of a runtime that has this default."""
         return default_bytes if self.slice_bytes is None else self.slice_bytes

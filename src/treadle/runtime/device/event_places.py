@@ -63,12 +63,9 @@ def place_of(lanes: LaneProgram, rank: int, buffer: Buffer, part: int, piece: in
 
 
 def _slot(lanes: LaneProgram, number: int, event: Event) -> Place:
-    turn = event.launch if lanes.protocol is DeviceProtocol.LL else event.piece
-    return -1, number, event.piece if lanes.protocol is DeviceProtocol.LL else 0, turn % _slots(lanes, number)
-
-
-def _slots(lanes: LaneProgram, number: int) -> int:
-    return max(1, lanes.messages[number].slots)
+    slots = max(1, lanes.messages[number].slots)
+    is_ll = lanes.protocol is DeviceProtocol.LL
+    return (-1, number, event.piece, event.launch % slots) if is_ll else (-1, number, 0, event.piece % slots)
 
 
 def user_places(lanes: LaneProgram, rank: int, slices: int) -> Iterator[tuple[Buffer, Place]]:
@@ -92,6 +89,15 @@ def group_faults(lanes: LaneProgram, rank: int, operation: LaneOperation) -> Ite
     Whoever asks is of the group, a buffer holds the part at the same place at all its ranks, and a copied
     store is a message to each of the others, straight into its target.
     """
+
+    def chunks_before(buffer: Buffer, group: tuple[int, ...]) -> Iterator[object]:
+        """Ranges of chunks before the part in each rank's buffer; the rank where it has no such part."""
+        first = lanes.bounds[operation.part]
+        for one in group:
+            ranges = lanes.program.ranges(one, buffer)
+            before = tuple((low, min(past, first)) for low, past in ranges if low <= first)
+            yield before if part_exists(lanes, one, buffer, operation.part) else one
+
     asked = ((operation.sums, operation.source), (operation.multicast, operation.copied_to))
     for number, buffer in asked:
         if number < 0:
@@ -99,7 +105,7 @@ def group_faults(lanes: LaneProgram, rank: int, operation: LaneOperation) -> Ite
         group = lanes.groups[number]
         if lanes.protocol is not DeviceProtocol.SIMPLE or rank not in group or buffer is None:
             yield f"rank {rank} asks for group {number}, of which it is not"
-        elif len({_chunks_before(lanes, one, buffer, operation.part) for one in group}) != 1:
+        elif len(set(chunks_before(buffer, group))) != 1:
             yield f"part {operation.part} is not at one place in {buffer.name} of group {number}"
     yield from _copy_faults(lanes, rank, operation)
 
@@ -115,13 +121,3 @@ def _copy_faults(lanes: LaneProgram, rank: int, operation: LaneOperation) -> Ite
         yield f"rank {rank} copies part {operation.part} to others than its group"
     if any(message.target is not operation.copied_to for message in messages):
         yield f"rank {rank} copies part {operation.part} elsewhere than its messages go"
-
-
-def _chunks_before(
-    lanes: LaneProgram, rank: int, buffer: Buffer, part: int
-) -> tuple[tuple[int, int], ...] | int:
-    """Ranges of chunks before a part in a rank's buffer; the rank where it has no such part."""
-    if not part_exists(lanes, rank, buffer, part):
-        return rank
-    first = lanes.bounds[part]
-    return tuple((low, min(past, first)) for low, past in lanes.program.ranges(rank, buffer) if low <= first)

@@ -34,7 +34,6 @@ from treadle.runtime.device.event_places import (
 from treadle.runtime.device.lane_program import (
     DeviceProtocol,
     LaneAction,
-    LaneOperation,
     LaneProgram,
 )
 from treadle.schedules.collective import CollectiveKind
@@ -76,11 +75,10 @@ def judge_lanes(lanes: LaneProgram, *, slices: int, launches: int = LAUNCHES) ->
     -----
     O(events * lanes).
     """
-    wrong = _malformed(lanes)
-    if wrong:
-        return tuple(wrong[:_MOST_VIOLATIONS])
-    events = _events(lanes, slices, launches)
-    wrong = _join_flags(lanes, events)
+    wrong, events = _malformed(lanes), list[Event]()
+    if not wrong:
+        events = _events(lanes, slices, launches)
+        wrong = _join_flags(lanes, events)
     if wrong:
         return tuple(wrong[:_MOST_VIOLATIONS])
     order = _serial(events)
@@ -138,20 +136,17 @@ def _events(lanes: LaneProgram, slices: int, launches: int) -> list[Event]:
         for column, lane in enumerate(lanes.lanes):
             before = last[lane.rank]
             events.append(Event(column, lane.rank, launch, before=before))
-            for piece, operation in _in_order(lane.operations, slices):
+            ordered = sorted(
+                (operation.stage + piece, place, piece)
+                for place, operation in enumerate(lane.operations)
+                for piece in range(slices)
+            )
+            for _, place, piece in ordered:
+                operation = lane.operations[place]
                 events.append(Event(column, lane.rank, launch, piece, operation, before=[len(events) - 1]))
             ends[lane.rank].append(len(events) - 1)
         last = [own + before for own, before in zip(ends, last, strict=True)]
     return events
-
-
-def _in_order(operations: Sequence[LaneOperation], slices: int) -> list[tuple[int, LaneOperation]]:
-    keyed = [
-        (operation.stage + piece, place, piece)
-        for place, operation in enumerate(operations)
-        for piece in range(slices)
-    ]
-    return [(piece, operations[place]) for _, place, piece in sorted(keyed)]
 
 
 def _join_flags(lanes: LaneProgram, events: Sequence[Event]) -> list[str]:
@@ -179,13 +174,13 @@ def _join_flags(lanes: LaneProgram, events: Sequence[Event]) -> list[str]:
         if event.operation is None:
             continue
         for wait in event.operation.waits:
-            # the value that a flag must have; None where any will do
             piece = event.piece + 1 - wait.slices
             launch = event.launch - wait.launches
-            value = launch * 2**20 + piece if piece > 0 and launch > 0 else None
-            if value is None:
-                continue
-            found = _first_at_least(places.get(wait.flag, {}), value, wait.flag in entering)
+            if piece <= 0 or launch <= 0:
+                continue  # any value will do
+            # the first event of the launch that raises the flag so far or beyond
+            value = launch * 2**20 + (_ALL_SLICES if wait.flag in entering else piece)
+            found = places.get(wait.flag, {}).get(value)
             if found is None:
                 wrong.append(f"{_words(event)} waits for flag {wait.flag}, which nobody raises so far")
             else:
@@ -193,13 +188,6 @@ def _join_flags(lanes: LaneProgram, events: Sequence[Event]) -> list[str]:
         if lanes.protocol is DeviceProtocol.LL and event.operation.message >= 0:
             event.after_data.append(put_at[event.operation.message, event.launch, event.piece])
     return wrong
-
-
-def _first_at_least(places: dict[int, int], value: int, enters: bool) -> int | None:
-    """The first event that raises a flag to a value or beyond it, among those of the value's launch."""
-    if enters:
-        return places.get(value - value % 2**20 + _ALL_SLICES)
-    return places.get(value)
 
 
 def _serial(events: Sequence[Event]) -> list[int]:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from treadle.errors import ScheduleError
 from treadle.program.group_lists import ProgramGroups, as_groups
 from treadle.program.program import Buffer, Program
-from treadle.runtime.data import ElementType, Pattern, Reduction, make_pattern, numpy_dtype
+from treadle.runtime.data import ElementType, Pattern, Reduction, numpy_dtype
 from treadle.runtime.device.happens_before import judge_lanes
 from treadle.runtime.device.lane_lowering import lower_to_lanes
 from treadle.runtime.device.lane_machine import LaneMachine
@@ -27,6 +27,7 @@ from treadle.runtime.device.lane_sizes import (
 )
 from treadle.runtime.device.sized_lanes import at_size
 from treadle.runtime.measured_sizes import SweepRow, make_row, worst_of
+from treadle.runtime.measured_sizes import group_pattern as pattern_of
 from treadle.runtime.memory import Layout, RankMemory, allocate, count_wrong, fill_input
 from treadle.runtime.run_options import RunOptions
 from treadle.topologies.topology import Topology
@@ -193,18 +194,6 @@ class _Judged:
         if found:
             raise ScheduleError(f"lanes of protocol {lanes.protocol} are not right: {found[0]}")
         self._proved.add(slices)
-
-
-def pattern_of(program: Program, count: int, asked: RunOptions, group: int, launch: int) -> Pattern:
-    """Input data of one launch, and what its output must be."""
-    return make_pattern(
-        program.n_ranks,
-        count,
-        element=asked.element,
-        reduction=asked.reduction,
-        reduces=program.kind.reduces,
-        seed=asked.seed + 1000 * launch + group,
-    )
 
 
 def _input(rank: int, memory: RankMemory, pattern: Pattern) -> NDArray[Any]:

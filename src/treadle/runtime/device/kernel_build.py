@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
 import os
-import secrets
 import shutil
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from treadle.errors import FormatError, MissingDependencyError
-from treadle.runtime.mpi_build import build_directory, compiler_error
+from treadle.errors import MissingDependencyError
+from treadle.runtime.mpi_build import OUTPUT, built
 
 GPU_SOURCES = ("lanes.cpp", "gpu_host.cpp", "rank_host.cpp", "cumem_host.cpp")
 """What a library for GPUs is made of; threads need the first alone."""
@@ -142,40 +138,7 @@ def _targets(architectures: Sequence[str]) -> list[str]:
 
 def _built(found: str, words: Sequence[str], sources: Sequence[str], directory: Path | None) -> Path:
     """A library of some sources, compiled unless it is there."""
-    folder = build_directory() if directory is None else directory
-    target = folder / f"lanes-{_key(found, words)}.so"
-    if target.exists():
-        return target
-    partial = folder / f".{target.name}.{secrets.token_hex(8)}.partial"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        done = subprocess.run(
-            [found, *words, "-o", partial, *(kernel_directory() / one for one in sources)],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=_COMPILE_LIMIT_S,
-            check=False,
-        )
-        if done.returncode or not partial.exists():
-            raise compiler_error(found, done.stderr, "is it a C++17 compiler?")
-        os.replace(partial, target)
-    except OSError as error:
-        raise FormatError(f"the lanes cannot be built: {error.strerror}", source=str(folder)) from None
-    except subprocess.TimeoutExpired as error:
-        raise MissingDependencyError(f"the lanes' library cannot be built in {folder}: {error}") from None
-    finally:
-        with contextlib.suppress(OSError):  # where not even its folder could be made
-            partial.unlink(missing_ok=True)
-    return target
-
-
-def _key(compiler: str, words: Sequence[str]) -> str:
-    """Sources, flags and the compiler: a library under this name is never out of date."""
-    digest = hashlib.sha256(repr((words, compiler, os.uname().machine)).encode())
-    status = Path(compiler).resolve().stat()
-    digest.update(f"{status.st_size} {status.st_mtime_ns}".encode())
-    for name in SOURCES:
-        digest.update((kernel_directory() / name).read_bytes())
-    return digest.hexdigest()[:24]
+    files = [kernel_directory() / name for name in SOURCES]
+    command = [*words, "-o", OUTPUT, *(str(kernel_directory() / one) for one in sources)]
+    what, question = "the lanes' library", "is it a C++17 compiler?"
+    return built(Path("lanes.so"), found, command, files, what, question, directory, limit_s=_COMPILE_LIMIT_S)

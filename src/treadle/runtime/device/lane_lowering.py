@@ -21,6 +21,7 @@ from treadle.runtime.device.lane_program import (
     LaneOperation,
     LaneProgram,
     RankLane,
+    entering,
 )
 from treadle.runtime.device.switch_parts import SwitchParts
 from treadle.topologies.topology import Topology
@@ -67,36 +68,33 @@ def lower_to_lanes(
         raise ScheduleError(f"lanes: expected 1 to {MOST_LANES}, found {lanes}")
     program, bounds, graph, groups = _graph(program, protocol, lanes, switches, switch_sums, reached)
     writer = _Writer(graph, protocol)
+    averages = averages and program.kind.reduces
     lists: list[RankLane] = []
     weights = [past - first for first, past in pairwise(bounds)]
     own_nodes: list[list[LaneNode]] = [[] for _ in range(program.n_ranks)]
     for node in graph.nodes.values():
         own_nodes[node.operation.rank].append(node)
     for rank, own in enumerate(own_nodes):
-        parts = program_parts(program, rank, bounds) if averages and program.kind.reduces else []
+        parts = program_parts(program, rank, bounds) if averages else []
         for chosen in _shared_out(own, parts, weights, lanes):
             listed = [node for node in own if node.operation.part in chosen]
             listed.sort(key=lambda node: (node.stage, node.depth, node.number))
             made = [one for one in map(writer.written, listed) if one is not None]
-            made += [_finish(part, made) for part in parts if part in chosen]
+            for part in sorted(chosen.intersection(parts)):  # divided behind all that the lane does with it
+                stage = max((one.stage for one in made if one.part == part), default=0)
+                made.append(LaneOperation(LaneAction.FINISH, part, stage, Buffer.OUTPUT, Buffer.OUTPUT))
             lists.append(RankLane(rank, tuple(sorted(made, key=lambda one: one.stage))))
-    entering = writer.flags.entered_of(program.n_ranks)
-    first_of: set[int] = set()
-    for place, lane in enumerate(lists):
-        if lane.rank not in first_of:
-            first_of.add(lane.rank)
-            lists[place] = replace(lane, enters=entering[lane.rank])
-    made_of = averages and program.kind.reduces
-    return LaneProgram(
+    found = LaneProgram(
         program,
         protocol,
-        made_of,
+        averages,
         tuple(bounds),
         tuple(lists),
         tuple(graph.messages),
-        tuple(writer.flags.made),
+        tuple(writer.flags),
         tuple(groups),
     )
+    return replace(found, lanes=entering(found))
 
 
 _Graph = tuple[Program, list[int], LaneNodes, list[tuple[int, ...]]]
@@ -113,30 +111,19 @@ def _graph(
 ) -> _Graph:
     """The program, perhaps in more chunks, its parts and nodes, and the groups of switches that are asked."""
     if switches is not None and protocol is DeviceProtocol.SIMPLE and reached:
-        found = _asking(program, lanes, switches, sums, reached)
+        found = _settled(program, switches, sums, reached)
         if found is not None:
-            return found
+            found[0].check_lanes(lanes)
+            found[0].check_spread(found[1])
+            # every rank's share in parts for all its lanes
+            spread = replicate(program, lanes)
+            found = _settled(spread, switches, sums, reached)
+            assert found is not None
+            parts, bounds, graph = found
+            return spread, bounds, graph, parts.groups
     operations, bounds = cut_into_parts(program)
     nodes = LaneNodes(operations, protocol, in_place=program.in_place, reached=reached)
     return program, bounds, nodes, []
-
-
-def _asking(
-    program: Program, lanes: int, switches: Topology, sums: bool, reached: Collection[Buffer]
-) -> _Graph | None:
-    """As `_graph`, with what switches do for ranks; None where they do nothing."""
-    found = _settled(program, switches, sums, reached)
-    if found is None:
-        return None
-    parts, bounds, _ = found
-    parts.check_lanes(lanes)
-    parts.check_spread(bounds)
-    # every rank's share in parts for all its lanes
-    spread = replicate(program, lanes)
-    found = _settled(spread, switches, sums, reached)
-    assert found is not None
-    parts, bounds, graph = found
-    return spread, bounds, graph, parts.groups
 
 
 def _settled(
@@ -188,29 +175,6 @@ def program_parts(program: Program, rank: int, bounds: Sequence[int]) -> list[in
     ]
 
 
-class _Flags:
-    """Flags as they are first needed."""
-
-    def __init__(self) -> None:
-        self.made: list[LaneFlag] = []
-        self._number: dict[LaneFlag, int] = {}
-
-    def number(self, rank: int, purpose: FlagPurpose, subject: int) -> int:
-        flag = LaneFlag(rank, purpose, subject)
-        if flag not in self._number:
-            self._number[flag] = len(self.made)
-            self.made.append(flag)
-        return self._number[flag]
-
-    def entered_of(self, n_ranks: int) -> list[tuple[int, ...]]:
-        """Of every rank, the flags that it raises when it enters."""
-        found: list[list[int]] = [[] for _ in range(n_ranks)]
-        for number, flag in enumerate(self.made):
-            if flag.purpose is FlagPurpose.ENTERED:
-                found[flag.subject].append(number)
-        return [tuple(own) for own in found]
-
-
 def _shared_out(
     nodes: Sequence[LaneNode], parts: Sequence[int], weights: Sequence[int], lanes: int
 ) -> list[set[int]]:
@@ -235,18 +199,28 @@ class _Writer:
 
     def __init__(self, graph: LaneNodes, protocol: DeviceProtocol) -> None:
         self._graph, self._is_simple = graph, protocol is DeviceProtocol.SIMPLE
-        self.flags = _Flags()
+        self.flags: dict[LaneFlag, int] = {}
+        """In the order in which they were first needed, with their numbers."""
+
+    def _flag(self, rank: int, purpose: FlagPurpose, subject: int) -> int:
+        return self.flags.setdefault(LaneFlag(rank, purpose, subject), len(self.flags))
 
     def written(self, node: LaneNode) -> LaneOperation | None:
         """The operation of a node; None where nothing is left of it."""
-        operation = node.operation
+        graph, operation, number = self._graph, node.operation, node.number
+        rank = operation.rank
         if operation.kind is PartKind.EXPOSE:
-            return self._exposing(node)
+            if not node.waits:
+                return None
+            flag = self._flag(graph.operations[operation.partner].rank, FlagPurpose.EXPOSED, number)
+            return LaneOperation(LaneAction.EXPOSE, operation.part, node.stage, raises=(flag,))
         if operation.kind is PartKind.RECLAIM:
-            return self._reclaiming(node)
-        graph, rank = self._graph, operation.rank
+            if number not in graph.reclaims:
+                return None
+            waited = FlagWait(self._flag(rank, FlagPurpose.READ, number))
+            return LaneOperation(LaneAction.RECLAIM, operation.part, node.stage, waits=(waited,))
         puts = tuple(graph.message_of[send] for send in node.sends)
-        taken = graph.message_of[node.number] if operation.kind in RECEIVES else -1
+        taken = graph.message_of[number] if operation.kind in RECEIVES else -1
         action, source, target = self._moved(node, taken)
         copied_to = None
         if node.store >= 0:
@@ -260,13 +234,20 @@ class _Writer:
         copies = tuple(graph.copies[node.store]) if node.store >= 0 else ()
         waits, raises = self._flags_of(rank, taken, puts)
         if operation.kind is PartKind.SUM:
-            for number in graph.exposed[node.number]:
-                waits += self._may_read(rank, number)
-            raises += self._read(node)
+            for exposed in graph.exposed[number]:
+                other = graph.nodes[exposed]
+                # asked in any case: with it comes whether the rank calls the same
+                waits.append(FlagWait(self._flag(rank, FlagPurpose.ENTERED, other.operation.rank)))
+                if other.waits:
+                    waits.append(FlagWait(self._flag(rank, FlagPurpose.EXPOSED, exposed)))
+            for exposed in graph.exposed[number]:
+                if exposed + 1 in graph.reclaims:  # a RECLAIM stands behind its EXPOSE
+                    exposing = graph.nodes[exposed].operation.rank
+                    raises.append(self._flag(exposing, FlagPurpose.READ, exposed + 1))
         for copy in copies:
             receiver = graph.messages[copy].receiver
-            waits.append(FlagWait(self.flags.number(rank, FlagPurpose.ENTERED, receiver)))
-            raises.append(self.flags.number(receiver, FlagPurpose.ARRIVAL, copy))
+            waits.append(FlagWait(self._flag(rank, FlagPurpose.ENTERED, receiver)))
+            raises.append(self._flag(receiver, FlagPurpose.ARRIVAL, copy))
         return LaneOperation(
             action,
             operation.part,
@@ -302,58 +283,19 @@ class _Writer:
 
     def _flags_of(self, rank: int, taken: int, puts: Sequence[int]) -> tuple[list[FlagWait], list[int]]:
         """What a message that is taken, and those that are put, wait for and raise."""
-        messages, flags = self._graph.messages, self.flags
+        messages, flag = self._graph.messages, self._flag
         waits: list[FlagWait] = []
         raises: list[int] = []
         if taken >= 0 and self._is_simple:
-            waits.append(FlagWait(flags.number(rank, FlagPurpose.ARRIVAL, taken)))
+            waits.append(FlagWait(flag(rank, FlagPurpose.ARRIVAL, taken)))
             if messages[taken].is_staged:
-                raises.append(flags.number(messages[taken].sender, FlagPurpose.CREDIT, taken))
+                raises.append(flag(messages[taken].sender, FlagPurpose.CREDIT, taken))
         for put in puts:
             message = messages[put]
-            entered = flags.number(rank, FlagPurpose.ENTERED, message.receiver)
+            entered = flag(rank, FlagPurpose.ENTERED, message.receiver)
             waits.append(FlagWait(entered, launches=0 if self._is_simple else 1))
             if self._is_simple:
                 if message.is_staged:
-                    waits.append(FlagWait(flags.number(rank, FlagPurpose.CREDIT, put), message.slots))
-                raises.append(flags.number(message.receiver, FlagPurpose.ARRIVAL, put))
+                    waits.append(FlagWait(flag(rank, FlagPurpose.CREDIT, put), message.slots))
+                raises.append(flag(message.receiver, FlagPurpose.ARRIVAL, put))
         return waits, raises
-
-    def _may_read(self, rank: int, number: int) -> list[FlagWait]:
-        """What a SUM waits for at a rank whose part it reads: that it is there from the start, or a flag.
-
-        That the rank has entered is asked in any case: with it comes whether it calls the same.
-        """
-        exposing = self._graph.nodes[number]
-        found = [FlagWait(self.flags.number(rank, FlagPurpose.ENTERED, exposing.operation.rank))]
-        if exposing.waits:
-            found.append(FlagWait(self.flags.number(rank, FlagPurpose.EXPOSED, number)))
-        return found
-
-    def _read(self, node: LaneNode) -> list[int]:
-        """Flags for those who wait until their part has been read; a RECLAIM stands behind its EXPOSE."""
-        graph = self._graph
-        return [
-            self.flags.number(graph.nodes[number].operation.rank, FlagPurpose.READ, number + 1)
-            for number in graph.exposed[node.number]
-            if number + 1 in graph.reclaims
-        ]
-
-    def _exposing(self, node: LaneNode) -> LaneOperation | None:
-        if not node.waits:
-            return None
-        summing = self._graph.operations[node.operation.partner].rank
-        flag = self.flags.number(summing, FlagPurpose.EXPOSED, node.number)
-        return LaneOperation(LaneAction.EXPOSE, node.operation.part, node.stage, raises=(flag,))
-
-    def _reclaiming(self, node: LaneNode) -> LaneOperation | None:
-        if node.number not in self._graph.reclaims:
-            return None
-        flag = self.flags.number(node.operation.rank, FlagPurpose.READ, node.number)
-        return LaneOperation(LaneAction.RECLAIM, node.operation.part, node.stage, waits=(FlagWait(flag),))
-
-
-def _finish(part: int, made: Sequence[LaneOperation]) -> LaneOperation:
-    """The division at the end of an average, behind all that the lane does with the part."""
-    stage = max((one.stage for one in made if one.part == part), default=0)
-    return LaneOperation(LaneAction.FINISH, part, stage, Buffer.OUTPUT, Buffer.OUTPUT)

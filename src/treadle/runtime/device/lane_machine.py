@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from treadle.arrays import Int64Array
 from treadle.errors import ScheduleError
 from treadle.program.program import Buffer
 from treadle.runtime.data import Reduction
@@ -46,6 +47,19 @@ class LaunchJob(ctypes.Structure):
         ("launch", ctypes.c_uint64),
         ("signature", ctypes.c_uint64),
     )
+
+
+def job_of(tables: SizedLanes, lanes: Int64Array, n_ranks: int, limit_s: float) -> LaunchJob:
+    """A launch of some rows of the tables' lanes, without what is of a machine; all arrays must outlive it.
+
+    No address reaches the memories of several ranks.
+    """
+    listed = (tables.operations, tables.puts, tables.waits, tables.raises)
+    groups = (tables.groups, tables.members)
+    places = [one.ctypes.data for one in (*listed, lanes, *groups)]
+    lengths = [len(one) for one in (*listed, *groups, lanes)]
+    limit_ns = math.ceil(limit_s * 1e9)
+    return LaunchJob(*places, None, None, None, *lengths, n_ranks, tables.slices, limit_ns, 0, 0)
 
 
 class LaunchUser(ctypes.Structure):
@@ -149,23 +163,9 @@ class LaneMachine(ABC):
                 setattr(users[rank], f"{name}_bytes", arrays[buffer].nbytes)
             users[rank].is_in_place = self.lanes.program.in_place
         failure = np.zeros(5, dtype=np.int64)
-        listed = (tables.operations, tables.puts, tables.waits, tables.raises)
-        job = LaunchJob(
-            *(one.ctypes.data for one in listed),
-            tables.lanes.ctypes.data,
-            tables.groups.ctypes.data,
-            tables.members.ctypes.data,
-            None,  # memories of one process have no address that reaches all of them
-            ctypes.addressof(rows),
-            failure.ctypes.data,
-            *map(len, (*listed, tables.groups, tables.members)),
-            len(self.lanes.lanes),
-            len(memories),
-            tables.slices,
-            math.ceil(self.limit_s * 1e9),
-            self._next_launch,
-            0,
-        )
+        job = job_of(tables, tables.lanes, len(memories), self.limit_s)
+        job.memory, job.failure = ctypes.addressof(rows), failure.ctypes.data
+        job.launch = self._next_launch
         self._next_launch += launches
         codes = (element, REDUCTION_CODES[reduction], self.lanes.protocol is DeviceProtocol.LL)
         seconds = self.launch(job, codes, ctypes.addressof(users), launches)
@@ -192,17 +192,13 @@ def given_up(lanes: LaneProgram, lane: int, number: int, limit_s: float) -> str:
     for group in {operation.sums, operation.multicast} - {-1}:
         peers.update(set(lanes.groups[group]) - {lanes.lanes[lane].rank})
     if operation.action is LaneAction.RECLAIM:
-        peers.update(_raising(lanes, {wait.flag for wait in operation.waits}))
+        flags = {wait.flag for wait in operation.waits}
+        peers |= {own.rank for own in lanes.lanes for one in own.operations if flags.intersection(one.raises)}
     named = ", ".join(map(str, sorted(peers)))
     return (
         f"{lanes.program.kind}, protocol {lanes.protocol}: rank {lanes.lanes[lane].rank}, lane {lane} waited "
         f"{limit_s:g} s for rank {named} and gave up ({operation.action.name} of part {operation.part})"
     )
-
-
-def _raising(lanes: LaneProgram, flags: set[int]) -> set[int]:
-    """The ranks that raise any of these flags."""
-    return {lane.rank for lane in lanes.lanes for one in lane.operations if flags.intersection(one.raises)}
 
 
 def aligned(size: int) -> NDArray[np.uint8]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from treadle.arrays import offsets_of
 from treadle.program.program import Buffer, Program
-from treadle.runtime.order import check_extents, execution_order, match_messages
+from treadle.runtime.order import check_executable
 
 
 class PartKind(IntEnum):
@@ -91,9 +91,7 @@ def cut_into_parts(
     ScheduleError
         If messages do not match, a range does not exist, or the program deadlocks.
     """
-    check_extents(program)
-    partner = match_messages(program)
-    execution_order(program, partner)
+    partner, _ = check_executable(program)
     past = program.first + program.count
     ends = np.concatenate([[0, program.n_addresses], program.shard_offset, program.first, past])
     bounds: list[int] = np.unique(ends).tolist()

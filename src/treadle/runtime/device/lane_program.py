@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import defaultdict
+from dataclasses import dataclass, replace
 from enum import IntEnum, StrEnum
 
 from treadle.program.program import Buffer, Program
@@ -219,3 +220,12 @@ class LaneProgram:
     messages: tuple[LaneMessage, ...]
     flags: tuple[LaneFlag, ...]
     groups: tuple[tuple[int, ...], ...] = ()
+
+
+def entering(lanes: LaneProgram) -> tuple[RankLane, ...]:
+    """The lanes where the first of each rank raises all flags that say that the rank enters."""
+    enters: dict[int, list[int]] = defaultdict(list)
+    for number, flag in enumerate(lanes.flags):
+        if flag.purpose is FlagPurpose.ENTERED:
+            enters[flag.subject].append(number)
+    return tuple(replace(lane, enters=tuple(enters.pop(lane.rank, ()))) for lane in lanes.lanes)

@@ -142,10 +142,9 @@ def leaving_rate(topology: Topology) -> int:
     Graphs of the catalogue have links of 1: those stand for what leaves an H100 by NVLink.
     """
     leaving = topology.is_compute[topology.tails]
+    links = zip(topology.tails[leaving].tolist(), topology.bandwidths[leaving].tolist(), strict=True)
     rates: Counter[int] = Counter()
-    for tail, rate in zip(
-        topology.tails[leaving].tolist(), topology.bandwidths[leaving].tolist(), strict=True
-    ):
+    for tail, rate in links:
         rates[tail] += rate
     least = min(rates.values(), default=0)
     return least if least >= _LEAST_RATE else UNSAID_RATE
@@ -230,19 +229,19 @@ def _candidates(
         ):
             continue
         slices = (2**18,) if is_ll else _SLICES
-        for lanes in _lanes(figures, limits):
+        most = limits.most_lanes or _LANES[-1]
+        tried = [one for one in _LANES if one <= max(1, min(figures.parts, most))]
+        if limits.lanes is not None:
+            tried = [limits.lanes if limits.most_lanes is None else min(limits.lanes, most)]
+        for lanes in tried:
             for slice_bytes in [limits.slice_bytes] if limits.slice_bytes else slices:
                 time_s = _time(figures, size_bytes, rate, costs, lanes, None if is_ll else slice_bytes)
                 piece = figures.largest * size_bytes
-                threads = limits.threads or _threads(piece if is_ll else min(piece, slice_bytes), is_ll=is_ll)
+                # as many as have a vector each of what is moved at once, in whole warps
+                vectors = int(piece) // 8 if is_ll else int(min(piece, slice_bytes)) // 16
+                warps = max(_WARP, min(_MOST_THREADS, -(-vectors // _WARP) * _WARP))
+                threads = limits.threads or warps
                 yield LaneChoice(protocol, lanes, threads, slice_bytes, time_s)
-
-
-def _lanes(figures: LaneFigures, limits: LaneLimits) -> list[int]:
-    most = limits.most_lanes
-    if limits.lanes is not None:
-        return [limits.lanes if most is None else min(limits.lanes, most)]
-    return [lanes for lanes in _LANES if lanes <= max(1, min(figures.parts, most or _LANES[-1]))]
 
 
 def _time(
@@ -261,9 +260,3 @@ def _time(
     flags = 0 if slice_bytes is None else n_slices + figures.depth
     waited_ns = figures.depth * costs.alpha_ns + flags * (costs.occupancy_ns + _FLAG_NS) + lanes * _LANE_NS
     return (costs.launch_ns + waited_ns) / 1e9 + figures.sent * size_bytes / carried + fill
-
-
-def _threads(piece_bytes: float, *, is_ll: bool) -> int:
-    """As many as have a vector each of what is moved at once, in whole warps."""
-    wanted = int(piece_bytes) // (8 if is_ll else 16)
-    return max(_WARP, min(_MOST_THREADS, -(-wanted // _WARP) * _WARP))

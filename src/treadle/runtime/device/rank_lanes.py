@@ -17,8 +17,8 @@ from treadle.errors import ScheduleError
 from treadle.program.program import Buffer
 from treadle.runtime.data import Reduction
 from treadle.runtime.device.happens_before import judge_lanes
-from treadle.runtime.device.lane_machine import REDUCTION_CODES, LaunchJob, given_up
-from treadle.runtime.device.lane_program import DeviceProtocol, FlagPurpose, LaneFlag, LaneProgram
+from treadle.runtime.device.lane_machine import REDUCTION_CODES, given_up, job_of
+from treadle.runtime.device.lane_program import DeviceProtocol, FlagPurpose, LaneFlag, LaneProgram, entering
 from treadle.runtime.device.memory.gpu_library import gpu_library
 from treadle.runtime.device.memory.peer_memory import (
     FLAGS_AT,
@@ -72,24 +72,10 @@ class RankBuffers:
 
 def entering_all(lanes: LaneProgram) -> LaneProgram:
     """The same where every rank tells all others that it enters: launches of other programs wait for it."""
-    n_ranks = lanes.program.n_ranks
-    flags = list(lanes.flags)
-    number_of = {flag: number for number, flag in enumerate(flags)}
-    enters: list[list[int]] = [[] for _ in range(n_ranks)]
-    for rank in range(n_ranks):
-        for subject in range(n_ranks):
-            if subject == rank:
-                continue
-            flag = LaneFlag(rank, FlagPurpose.ENTERED, subject)
-            if flag not in number_of:
-                number_of[flag] = len(flags)
-                flags.append(flag)
-            enters[subject].append(number_of[flag])
-    found, begun = [], set()
-    for lane in lanes.lanes:
-        found.append(replace(lane, enters=() if lane.rank in begun else tuple(enters[lane.rank])))
-        begun.add(lane.rank)
-    return replace(lanes, lanes=tuple(found), flags=tuple(flags))
+    ranks = range(lanes.program.n_ranks)
+    entered = [LaneFlag(one, FlagPurpose.ENTERED, other) for one in ranks for other in ranks if one != other]
+    lanes = replace(lanes, flags=tuple(dict.fromkeys([*lanes.flags, *entered])))
+    return replace(lanes, lanes=entering(lanes))
 
 
 def used_by_peers(lanes: LaneProgram) -> frozenset[Buffer]:
@@ -239,22 +225,7 @@ class RankLanes:
             self.memory.network.check_size(tables, element_bytes)
         rank = self.memory.rank
         own = np.ascontiguousarray(tables.lanes[tables.lanes[:, 0] == rank])
-        listed = (tables.operations, tables.puts, tables.waits, tables.raises)
-        job = LaunchJob(
-            *(one.ctypes.data for one in (*listed, own)),
-            tables.groups.ctypes.data,
-            tables.members.ctypes.data,
-            None,
-            None,
-            None,
-            *map(len, (*listed, tables.groups, tables.members)),
-            len(own),
-            lanes.program.n_ranks,
-            tables.slices,
-            int(self._limit_s * 1e9),
-            0,
-            0,
-        )
+        job = job_of(tables, own, lanes.program.n_ranks, self._limit_s)
         address = self._library.address(
             "treadle_rank_prepare",
             self._rank,

@@ -93,10 +93,8 @@ def at_size(
     lengths = [past - first for first, past in pairwise(ends)]
     units = [-(-length * element_bytes // UNIT_BYTES) for length in lengths]
     slices, room = _slices(lanes, units, slice_bytes)
-    staged = _staged(lanes, room, slices)
     places = flag_places(lanes)[0] if places is None else places
-    tables = _Tables(lanes, ends, element_bytes, slices, staged, places)
-    return tables.finished()
+    return _Tables(lanes, ends, element_bytes, slices, _staged(lanes, room, slices), places).finished()
 
 
 def part_ends(lanes: LaneProgram, count: int, *, element_bytes: int) -> list[int]:
@@ -228,8 +226,7 @@ class _Tables:
         places: Sequence[int],
     ) -> None:
         self._lanes, self._ends, self._bytes = lanes, ends, element_bytes
-        self._slices, self._staged = slices, staged
-        self._flags = places
+        self._slices, self._staged, self._flags = slices, staged, places
         self._element = element = dict(zip(lanes.bounds, ends, strict=True))
         program = lanes.program
         self._places = {
@@ -245,6 +242,7 @@ class _Tables:
         """All tables."""
         operations: list[tuple[int, ...]] = []
         rows: list[tuple[int, ...]] = []
+        program, groups = self._lanes.program, self._lanes.groups
         for lane in self._lanes.lanes:
             enter = len(self._raises)
             self._raises += [self._raise(flag) for flag in lane.enters]
@@ -256,18 +254,22 @@ class _Tables:
             _table(self._waits, 3),
             _table(self._raises, 2),
             _table(rows, 5),
-            _table(_groups(self._lanes.groups), 2),
-            np.array([rank for group in self._lanes.groups for rank in group], dtype=np.int64),
-            np.array([self._scratch(rank) for rank in range(self._lanes.program.n_ranks)], dtype=np.int64),
+            _table(list(zip(accumulate(map(len, groups), initial=0), map(len, groups), strict=False)), 2),
+            np.array([rank for group in groups for rank in group], dtype=np.int64),
+            np.array(
+                [
+                    program.uses_scratch(rank)
+                    * self._bytes
+                    * sum(
+                        self._element[past] - self._element[first]
+                        for first, past in program.ranges(rank, Buffer.SCRATCH)
+                    )
+                    for rank in range(program.n_ranks)
+                ],
+                dtype=np.int64,
+            ),
             self._slices,
         )
-
-    def _scratch(self, rank: int) -> int:
-        program = self._lanes.program
-        if not program.uses_scratch(rank):
-            return 0
-        ranges = program.ranges(rank, Buffer.SCRATCH)
-        return sum(self._element[past] - self._element[first] for first, past in ranges) * self._bytes
 
     def _row(self, rank: int, operation: LaneOperation) -> tuple[int, ...]:
         part = operation.part
@@ -311,12 +313,6 @@ class _Tables:
 
     def _raise(self, flag: int) -> tuple[int, ...]:
         return self._lanes.flags[flag].rank, self._flags[flag]
-
-
-def _groups(groups: Sequence[Sequence[int]]) -> list[tuple[int, int]]:
-    """Where the members of each group begin, and how many there are."""
-    firsts = accumulate(map(len, groups), initial=0)
-    return [(first, len(group)) for first, group in zip(firsts, groups, strict=False)]
 
 
 def _table(rows: Sequence[tuple[int, ...]], columns: int) -> Int64Array:
