@@ -5,14 +5,18 @@ Shares no code with the generators; `treadle.verification.schedules` is the way 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from fractions import Fraction
+from typing import Any, TypedDict
 
+from treadle.arrays import Int64Array
 from treadle.errors import TreadleError
 from treadle.schedules.collective import Collective
 from treadle.schedules.schedule import Schedule
 from treadle.schedules.witness import Witness
 from treadle.topologies.topology import Topology
-from treadle.verification.violations import Findings, ViolationKind
+from treadle.verification.loads import add_overloads, algbw_of
+from treadle.verification.violations import Findings, Report, ViolationKind
 
 
 def check_members(topology: Topology, collective: Collective, found: Findings) -> None:
@@ -43,6 +47,78 @@ def check_kind(collective: Collective, schedule: Schedule, found: Findings) -> b
         found.add(ViolationKind.SHAPE, f"the schedule is for {schedule.kind}, not {collective.kind}")
         return False
     return True
+
+
+class Claims(TypedDict, total=False):
+    """What all verifiers take besides the schedule; `treadle.verification.schedules.verify` explains them."""
+
+    claimed_algbw: Fraction | None
+    claimed_optimal_algbw: Fraction | None
+    witness: Witness | None
+    limit: int
+
+
+class Judge:
+    """One verification: members, then the bound, then what the caller finds, then the claimed algbw.
+
+    Parameters
+    ----------
+    topology : Topology
+    collective : Collective
+    claimed_algbw, claimed_optimal_algbw, witness, limit
+        As in `treadle.verification.schedules.verify`.
+    check : callable
+        Whether the schedule can be looked at at all.
+    refused : str
+        Why the witness proves nothing of such schedules.
+    """
+
+    def __init__(
+        self,
+        topology: Topology,
+        collective: Collective,
+        *,
+        claimed_algbw: Fraction | None = None,
+        claimed_optimal_algbw: Fraction | None = None,
+        witness: Witness | None = None,
+        limit: int = 1000,
+        check: Callable[[Topology, Collective, Findings], None] = check_members,
+        refused: str = "",
+    ) -> None:
+        self.topology, self._claimed = topology, claimed_algbw
+        self.found, self._bound = Findings(limit), None
+        check(topology, collective, self.found)
+        self._begun = not self.found.total
+        if self._begun and refused:
+            self.found.add(ViolationKind.BOUND, refused)
+        elif self._begun:
+            self._bound = check_bound(topology, collective, claimed_optimal_algbw, witness, self.found)
+        self._claims = self.found.total
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether nothing is wrong so far but claims."""
+        return self._begun and self.found.total == self._claims
+
+    def report(self, algbw: Fraction | None = None, **facts: Any) -> Report:
+        """What was found; with the algbw, bytes/s, that a sound schedule has, which must be as claimed.
+
+        Parameters
+        ----------
+        algbw : Fraction, optional
+        **facts
+            Of `Report`.
+        """
+        if algbw is not None:
+            check_algbw(algbw, claimed=self._claimed, bound=self._bound, found=self.found)
+        return self.found.report(algbw=algbw, bound=self._bound, **facts)
+
+    def report_loads(self, loads: Int64Array, total: int, **facts: Any) -> Report:
+        """What was found, as `report`, where `total` units in all load the links so."""
+        algbw = algbw_of(self.topology, loads, total)
+        if self._claimed is not None and algbw != self._claimed:
+            add_overloads(self.topology, loads, total, self._claimed, self.found)
+        return self.report(algbw, **facts)
 
 
 def check_bound(

@@ -39,12 +39,22 @@ def algbw_of(topology: Topology, loads: Int64Array, total: int) -> Fraction:
     total : int
         Units in all.
     """
-    bandwidths = distinct(topology.bandwidths)
-    most = np.zeros(len(bandwidths), dtype=loads.dtype)
-    np.maximum.at(most, np.searchsorted(bandwidths, topology.bandwidths), loads)
-    pairs = list(zip(bandwidths.tolist(), most.tolist(), strict=True))
-    pairs += [(capacity, load) for _, capacity, load in _host_sides(topology, loads)]
-    return total * min(Fraction(capacity, load) for capacity, load in pairs if load)
+    return total / slowest(topology, loads)
+
+
+def slowest(topology: Topology, loads: Int64Array, *, with_hosts: bool = True) -> Fraction:
+    """The largest of load / capacity over links, and over the sides of capped hosts; 0 without loads."""
+    caps = topology.injection_bytes_per_s
+    parts = [(topology.bandwidths, loads)]
+    for ends in (topology.tails, topology.heads) if with_hosts and caps.any() else ():
+        through = np.zeros(topology.n_nodes, dtype=loads.dtype)
+        np.add.at(through, ends, loads)
+        parts.append((caps[caps > 0], through[caps > 0]))
+    found = Fraction(0)
+    for capacities, load in parts:
+        for capacity in distinct(capacities).tolist():
+            found = max(found, Fraction(int(load[capacities == capacity].max()), capacity))
+    return found
 
 
 def add_overloads(

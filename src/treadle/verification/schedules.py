@@ -6,7 +6,6 @@ Shares no code with the generators: everything is recomputed here from the value
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import TypedDict
 
 import numpy as np
 
@@ -22,21 +21,11 @@ from treadle.schedules.trees.forest import ForestSchedule
 from treadle.schedules.trees.group_schedule import GroupSchedule
 from treadle.schedules.witness import Witness
 from treadle.topologies.topology import Topology
-from treadle.verification.claims import check_algbw, check_bound, check_kind, check_members
-from treadle.verification.loads import add_overloads, algbw_of
+from treadle.verification.claims import Claims, Judge, check_kind
 from treadle.verification.trees.forest_check import ForestCheck
 from treadle.verification.violations import Findings, Report, Violation, ViolationKind
 
 __all__ = ["Report", "Violation", "ViolationKind", "verify", "verify_plan"]
-
-
-class _Claims(TypedDict):
-    """What all verifiers take besides the schedule."""
-
-    claimed_algbw: Fraction | None
-    claimed_optimal_algbw: Fraction | None
-    witness: Witness | None
-    limit: int
 
 
 def verify(
@@ -86,13 +75,12 @@ def verify(
     Time is linear in the entries of the forests, with about twenty numpy calls per tree; trees with pruned
     paths take a pass over their entries per level besides.
     """
-    claims: _Claims = {
+    claims: Claims = {
         "claimed_algbw": claimed_algbw,
         "claimed_optimal_algbw": claimed_optimal_algbw,
         "witness": witness,
         "limit": limit,
     }
-    # each form's verifier is loaded where a schedule of it is verified
     if isinstance(schedule, StepSchedule):
         from treadle.verification.steps.step_check import verify_steps
 
@@ -117,27 +105,19 @@ def verify(
         from treadle.verification.trees.group_check import verify_groups
 
         return verify_groups(topology, collective, schedule, **claims)
-    found = Findings(limit)
-    check_members(topology, collective, found)
-    if found.total:
-        return found.report()
-    bound = check_bound(topology, collective, claimed_optimal_algbw, witness, found)
-    n_claims = found.total
+    assert isinstance(schedule, ForestSchedule)
+    judge = Judge(topology, collective, **claims)
     heights: list[int] = []
     loads = np.zeros(topology.n_links, dtype=object)
-    if _check_shape(collective, schedule, found):
+    if judge.is_sound and _check_shape(collective, schedule, judge.found):
         for forest in schedule.forests:
-            check = ForestCheck(topology, collective, forest, found)
+            check = ForestCheck(topology, collective, forest, judge.found)
             heights.append(check.run())
             loads += check.link_loads()
-    if found.total > n_claims:
-        return found.report(bound=bound)
+    if not judge.is_sound:
+        return judge.report()
     total = sum(schedule.root_multiplicity.tolist())  # Python ints: the array's own sum could wrap
-    algbw = algbw_of(topology, loads, total)
-    if claimed_algbw is not None and algbw != claimed_algbw:
-        add_overloads(topology, loads, total, claimed_algbw, found)
-    check_algbw(algbw, claimed=claimed_algbw, bound=bound, found=found)
-    return found.report(algbw=algbw, bound=bound, height_max=max(heights))
+    return judge.report_loads(loads, total, height_max=max(heights))
 
 
 def _check_shape(collective: Collective, schedule: ForestSchedule, found: Findings) -> bool:
@@ -169,19 +149,16 @@ def verify_plan(plan: Plan, *, topology: Topology | None = None, limit: int = 10
     tuple of Report
         One per entry, in order.
     """
-    fabric = plan.topology if topology is None else topology
-    reports = []
-    for entry in plan.entries:
-        is_last = entry is plan.entries[-1]
-        reports.append(
-            verify(
-                fabric,
-                plan.collective,
-                entry.schedule,
-                claimed_algbw=plan.algbw if is_last else None,
-                claimed_optimal_algbw=plan.optimal_algbw if is_last else None,
-                witness=plan.witness,
-                limit=limit,
-            )
+    fabric, last = plan.topology if topology is None else topology, plan.entries[-1]
+    return tuple(
+        verify(
+            fabric,
+            plan.collective,
+            entry.schedule,
+            claimed_algbw=plan.algbw if entry is last else None,
+            claimed_optimal_algbw=plan.optimal_algbw if entry is last else None,
+            witness=plan.witness,
+            limit=limit,
         )
-    return tuple(reports)
+        for entry in plan.entries
+    )

@@ -6,17 +6,16 @@ Shares no code with the generators, nor with `exchange_cost`: everything is reco
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import Unpack
 
 import numpy as np
 
-from treadle.arrays import Int64Array
 from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.schedules.collective import Collective
-from treadle.schedules.witness import Witness
 from treadle.topologies.topology import Topology
 from treadle.verification.alltoall.exchange_flow import follow_chunks
-from treadle.verification.claims import check_algbw, check_bound, check_kind, check_members
-from treadle.verification.steps.walks import crossings
+from treadle.verification.claims import Claims, Judge, check_kind, check_members
+from treadle.verification.steps.walks import seconds_of
 from treadle.verification.violations import Findings, Report, ViolationKind
 
 _SAFE = 2.0**62
@@ -26,11 +25,7 @@ def verify_exchange(
     topology: Topology,
     collective: Collective,
     schedule: ExchangeSchedule,
-    *,
-    claimed_algbw: Fraction | None = None,
-    claimed_optimal_algbw: Fraction | None = None,
-    witness: Witness | None = None,
-    limit: int = 1000,
+    **claims: Unpack[Claims],
 ) -> Report:
     """Check that steps perform the all-to-all on the fabric and that the claims about them are true.
 
@@ -39,14 +34,8 @@ def verify_exchange(
     topology : Topology
     collective : Collective
     schedule : ExchangeSchedule
-    claimed_algbw : Fraction, optional
-        Bytes/s; must be exactly what the loads give, neither more nor less.
-    claimed_optimal_algbw : Fraction, optional
-        Bytes/s; must be exactly what `witness` proves.
-    witness : Witness, optional
-        Without a claimed optimum its bound is still held against the schedule.
-    limit : int
-        Most violations to describe; all are counted.
+    **claims
+        As in `treadle.verification.schedules.verify`.
 
     Returns
     -------
@@ -84,21 +73,18 @@ def verify_exchange(
     >>> print(*verify_exchange(pair, on_all_ranks(pair, CollectiveKind.ALLTOALL), schedule).violations)
     delivery: shard 1, rank 1 to 0: chunk 0 ends at n1, expected n0
     """
-    found = Findings(limit)
-    check_members(topology, collective, found)
-    if found.total:
-        return found.report()
-    if not check_kind(collective, schedule, found):
-        return found.report()
-    bound = check_bound(topology, collective, claimed_optimal_algbw, witness, found)
-    n_claims = found.total
-    if _check_pairs(collective, schedule, found):
-        follow_chunks(topology, collective, schedule, found)
-    if found.total > n_claims:
-        return found.report(bound=bound)
-    algbw = 1 / _time_per_byte(topology, collective, schedule)
-    check_algbw(algbw, claimed=claimed_algbw, bound=bound, found=found)
-    return found.report(algbw=algbw, bound=bound, n_steps=schedule.n_steps)
+
+    def check(topology: Topology, collective: Collective, found: Findings) -> None:
+        check_members(topology, collective, found)
+        if not found.total:
+            check_kind(collective, schedule, found)
+
+    judge = Judge(topology, collective, check=check, **claims)
+    if judge.is_sound and _check_pairs(collective, schedule, judge.found):
+        follow_chunks(topology, collective, schedule, judge.found)
+    if not judge.is_sound:
+        return judge.report()
+    return judge.report(1 / _time_per_byte(topology, collective, schedule), n_steps=schedule.n_steps)
 
 
 def _check_pairs(collective: Collective, schedule: ExchangeSchedule, found: Findings) -> bool:
@@ -133,29 +119,4 @@ def _time_per_byte(topology: Topology, collective: Collective, schedule: Exchang
     size = (sends.high - sends.low).astype(np.int64)
     if float((size.astype(np.float64) * weight).sum()) >= _SAFE:
         weight, size = weight.astype(object), size.astype(object)  # integers without bound
-    amount = weight * size
-    total = Fraction(0)
-    for start, stop in zip(sends.step_offset[:-1].tolist(), sends.step_offset[1:].tolist(), strict=True):
-        load = np.zeros(topology.n_links, dtype=amount.dtype)
-        link, send = crossings(sends, slice(start, stop))
-        np.add.at(load, link, amount[start:stop][send])
-        total += _slowest(topology, load)
-    return total / (schedule.n_chunks * demands.buffer_units)
-
-
-def _slowest(topology: Topology, load: Int64Array) -> Fraction:
-    """The largest of load / capacity over links and capped hosts."""
-    heaviest: dict[int, int] = {}
-    caps = topology.injection_bytes_per_s
-    parts = [(topology.bandwidths, load)]
-    if caps.any():
-        for ends in (topology.tails, topology.heads):
-            through = np.zeros(topology.n_nodes, dtype=load.dtype)
-            np.add.at(through, ends, load)
-            parts.append((caps[caps > 0], through[caps > 0]))
-    for capacities, loads in parts:
-        used = np.flatnonzero(loads)
-        for capacity in np.unique(capacities[used]).tolist():
-            most = int(loads[used][capacities[used] == capacity].max())
-            heaviest[capacity] = max(heaviest.get(capacity, 0), most)
-    return max((Fraction(most, capacity) for capacity, most in heaviest.items()), default=Fraction(0))
+    return seconds_of(topology, sends, weight * size) / (schedule.n_chunks * demands.buffer_units)

@@ -13,7 +13,7 @@ from treadle.arrays import BoolArray, Int64Array, offsets_of
 from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.schedules.collective import Collective
 from treadle.topologies.topology import Topology
-from treadle.verification.steps.walks import ends_of_sends
+from treadle.verification.steps.walks import link_text, usable_ends
 from treadle.verification.violations import Findings, ViolationKind
 
 _ROWS = 2**19  # hops of pieces worked on at once
@@ -35,7 +35,9 @@ def follow_chunks(
         What is wrong is added to it.
     """
     check = _ExchangeCheck(topology, collective, schedule, found)
-    if check.check_links():
+    ends = usable_ends(topology, schedule.sends, check.send_text, found)
+    if ends is not None:
+        check.tails, check.heads = ends
         for low, high, numbers in check.windows():
             check.check_window(low, high, numbers)
 
@@ -54,7 +56,7 @@ class _ExchangeCheck:
         self._schedule = schedule
         self._found = found
         self._ranks = np.array(collective.ranks, dtype=np.int64)
-        self._tails, self._heads = topology.tails.astype(np.int64), topology.heads.astype(np.int64)
+        self.tails, self.heads = topology.tails.astype(np.int64), topology.heads.astype(np.int64)
         sends = schedule.sends
         stride = schedule.n_chunks + 1
         base = sends.shard.astype(np.int64) * stride
@@ -65,30 +67,6 @@ class _ExchangeCheck:
         self._first = np.searchsorted(self._places, base + sends.low)
         self._past = np.searchsorted(self._places, base + sends.high)
         self._step = np.repeat(np.arange(sends.n_steps, dtype=np.int64), np.diff(sends.step_offset))
-
-    def check_links(self) -> bool:
-        """Every send must use a link, or a way, between two different compute nodes."""
-        topology, sends = self._topology, self._schedule.sends
-        ends = ends_of_sends(topology, sends, self._found)
-        if ends is None:
-            return False
-        self._tails, self._heads = ends
-        # a last, unusable entry stands for every link number that does not exist
-        is_loop = np.append(self._tails == self._heads, False)
-        holds = topology.is_compute[self._tails] & topology.is_compute[self._heads]
-        usable = np.append(holds & ~is_loop[:-1], False)
-        wrong = np.flatnonzero(~usable[np.minimum(sends.link, len(self._tails))])
-
-        def describe(i: int) -> str:
-            number = int(sends.link[wrong[i]])
-            if number >= len(self._tails):
-                fault = f"the fabric has only links 0 to {topology.n_links - 1}"
-            else:
-                fault = "a self-loop carries nothing" if is_loop[number] else "a switch cannot hold chunks"
-            return f"{self._send_text(int(wrong[i]))}: {fault}"
-
-        self._found.add_all(ViolationKind.LINK, len(wrong), describe)
-        return not wrong.size
 
     def windows(self) -> Iterator[tuple[int, int, Int64Array]]:
         """Ranges of pieces with not too many hops each, and the sends, rising, that carry some of them."""
@@ -122,7 +100,7 @@ class _ExchangeCheck:
         """Each hop must start where the one before has ended, in an earlier step."""
         topology, schedule = self._topology, self._schedule
         link = schedule.sends.link[send]
-        tail, head, step = self._tails[link], self._heads[link], self._step[send]
+        tail, head, step = self.tails[link], self.heads[link], self._step[send]
         # rows that begin another piece, shape (rows,)
         is_first: BoolArray = np.append(np.ones(min(1, len(piece)), dtype=np.bool_), piece[1:] != piece[:-1])
         shard = schedule.sends.shard[send]
@@ -140,7 +118,7 @@ class _ExchangeCheck:
             since = "" if is_first[row] else f" after step {step[row - 1]}"
             name = topology.node_names[int(tail[row])]
             return (
-                f"{self._send_text(int(send[row]))}: {name} does not hold {self._chunks(int(piece[row]))} at "
+                f"{self.send_text(int(send[row]))}: {name} does not hold {self._chunks(int(piece[row]))} at "
                 f"the beginning of the step; {where} has that{since}"
             )
 
@@ -151,7 +129,7 @@ class _ExchangeCheck:
             ViolationKind.DOUBLE,
             len(again),
             lambda i: (
-                f"{self._send_text(int(send[again[i]]))}: {self._chunks(int(piece[again[i]]))} leaves the "
+                f"{self.send_text(int(send[again[i]]))}: {self._chunks(int(piece[again[i]]))} leaves the "
                 f"target of the shard again"
             ),
         )
@@ -164,7 +142,7 @@ class _ExchangeCheck:
         at = self._ranks[schedule.sources[shard]]
         last = np.flatnonzero(np.append(piece[1:] != piece[:-1], np.ones(min(1, len(piece)), dtype=bool)))
         moved = np.searchsorted(pieces, piece[last])
-        at[moved] = self._heads[schedule.sends.link[send[last]]]
+        at[moved] = self.heads[schedule.sends.link[send[last]]]
         target = self._ranks[schedule.targets[shard]]
         wrong = np.flatnonzero(at != target)
         names = self._topology.node_names
@@ -186,13 +164,8 @@ class _ExchangeCheck:
         schedule = self._schedule
         return f"shard {shard}, rank {schedule.sources[shard]} to {schedule.targets[shard]}"
 
-    def _send_text(self, number: int) -> str:
+    def send_text(self, number: int) -> str:
+        """Step, link and shard of a send."""
         sends = self._schedule.sends
-        link = int(sends.link[number])
-        if sends.has_ways:
-            names = self._topology.node_names
-            ends = f" ({names[self._tails[link]]}->{names[self._heads[link]]})"
-        else:
-            ends = f" ({self._topology.link_name(link)})" if link < self._topology.n_links else ""
-        what = "way" if sends.has_ways else "link"
-        return f"step {self._step[number]}, {what} {link}{ends}, {self._shard_text(int(sends.shard[number]))}"
+        link = link_text(self._topology, sends, number)
+        return f"step {self._step[number]}, {link}, {self._shard_text(int(sends.shard[number]))}"

@@ -14,7 +14,7 @@ Shares no code with the generators or the expansion; `treadle.verification.sched
 
 from __future__ import annotations
 
-from fractions import Fraction
+from typing import Unpack
 
 import numpy as np
 
@@ -23,12 +23,10 @@ from treadle.errors import ScheduleError
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.factored import FactoredForest, FactoredSchedule
 from treadle.schedules.trees.forest import Direction
-from treadle.schedules.witness import Witness
 from treadle.topologies.topology import Topology
-from treadle.verification.claims import check_algbw, check_bound, check_kind, check_members
+from treadle.verification.claims import Claims, Judge, check_kind
 from treadle.verification.factored.height import forest_height
 from treadle.verification.factored.layer_check import LayerCheck, fabric_of
-from treadle.verification.loads import add_overloads, algbw_of
 from treadle.verification.violations import Findings, Report, ViolationKind
 
 _SAFE = 2.0**62  # float sums below this cannot have wrapped in int64
@@ -38,17 +36,13 @@ def verify_factored(
     topology: Topology,
     collective: Collective,
     schedule: FactoredSchedule,
-    *,
-    claimed_algbw: Fraction | None = None,
-    claimed_optimal_algbw: Fraction | None = None,
-    witness: Witness | None = None,
-    limit: int = 1000,
+    **claims: Unpack[Claims],
 ) -> Report:
     """Check that factored forests perform the collective on the fabric and that their claims are true.
 
     Parameters
     ----------
-    topology, collective, schedule, claimed_algbw, claimed_optimal_algbw, witness, limit
+    topology, collective, schedule, **claims
         As in `treadle.verification.schedules.verify`.
 
     Returns
@@ -61,25 +55,16 @@ def verify_factored(
     -----
     Time is linear in the stored arrays and in the pieces' links and borders, not in trees times ranks.
     """
-    found = Findings(limit)
-    check_members(topology, collective, found)
-    if found.total:
-        return found.report()
-    bound = check_bound(topology, collective, claimed_optimal_algbw, witness, found)
-    n_claims = found.total
+    judge = Judge(topology, collective, **claims)
     loads = np.zeros(topology.n_links, dtype=np.int64)
-    if check_kind(collective, schedule, found):
+    if judge.is_sound and check_kind(collective, schedule, judge.found):
         for forest in schedule.forests:
-            loads = _added(loads, _check_forest(topology, collective, forest, found))
-    if found.total > n_claims:
-        return found.report(bound=bound)
-    total = sum(schedule.root_multiplicity.tolist())
-    algbw = algbw_of(topology, loads, total)
-    if claimed_algbw is not None and algbw != claimed_algbw:
-        add_overloads(topology, loads, total, claimed_algbw, found)
-    check_algbw(algbw, claimed=claimed_algbw, bound=bound, found=found)
+            loads = _added(loads, _check_forest(topology, collective, forest, judge.found))
+    if not judge.is_sound:
+        return judge.report()
     height = forest_height(tuple(layer for forest in schedule.forests for layer in forest.layers))
-    return found.report(algbw=algbw, bound=bound, height_max=height.hops, height_is_exact=height.is_exact)
+    facts = {"height_max": height.hops, "height_is_exact": height.is_exact}
+    return judge.report_loads(loads, sum(schedule.root_multiplicity.tolist()), **facts)
 
 
 def factored_loads(topology: Topology, collective: Collective, schedule: FactoredSchedule) -> Int64Array:

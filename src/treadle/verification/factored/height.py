@@ -81,10 +81,7 @@ class _LayerHeight:
                 self._hops.append(self._study(number))
                 known[key] = len(self._hops) - 1
             self._class[number] = known[key]
-        return self._outermost()
-
-    def _outermost(self) -> Height:
-        piece = self._layer.pieces[self._layer.kind[0]]
+        piece = layer.pieces[layer.kind[0]]
         if not isinstance(piece.trees, TableTrees):
             return formula_height(piece, self._pieces(0), self.slots, self._follow)
         states = self._table(0, piece.trees, keep=False)
@@ -137,6 +134,7 @@ class _LayerHeight:
         inner = inside.number[rows.child]
         slots = self.slots(np.maximum(inner, 0), starts)
         exits, child, port = exit_ports(rows, inside.hops, inside.kind, slots)
+        late = np.array([0, *(hops.latest for hops in inside.hops)])[inside.kind + 1]
         return Hops(
             piece,
             RunTable(trees.root[states.row], first, units),
@@ -148,7 +146,7 @@ class _LayerHeight:
             exits,
             child,
             port,
-            _latest(states.depth, inside),
+            int((states.depth + late).max(initial=0)),
             is_exact=all(hops.is_exact for hops in inside.hops),
         )
 
@@ -182,14 +180,11 @@ class _LayerHeight:
             found.append(_States(part.row + low, part.skip, depth, inner, part.reach, is_cut))
             if keep and not is_cut:
                 break
-        return _States(
-            np.concatenate([part.row for part in found]),
-            np.concatenate([part.skip for part in found]),
-            np.concatenate([part.depth for part in found]),
-            np.concatenate([part.inner for part in found]),
-            np.concatenate([part.reach for part in found]),
-            is_cut=all(part.is_cut for part in found),
+        keys = ("row", "skip", "depth", "inner", "reach")
+        row, skip, depth, inner, reach = (
+            np.concatenate([getattr(part, key) for part in found]) for key in keys
         )
+        return _States(row, skip, depth, inner, reach, is_cut=all(part.is_cut for part in found))
 
     def _follow(self, number: int, rows: TreeParts) -> _States:
         """Trees of a piece, cut into states."""
@@ -269,15 +264,7 @@ def _first_units(trees: TableTrees) -> Int64Array:
     return first
 
 
-def _latest(depth: Int32Array, inside: ChildPieces) -> int:
-    """Most hops to anything in a piece that might supply what leaves it."""
-    late = np.array([0, *(hops.latest for hops in inside.hops)])[inside.kind + 1]
-    return int((depth + late).max(initial=0))
-
-
 def _guarded(piece: Piece, inside: ChildPieces) -> Hops:
     """Bounds of a piece inside whose trees are not followed: a path passes every child at most once."""
-    late = max((hops.latest for hops in inside.hops), default=0)
-    far = max((int(hops.reach.max(initial=0)) for hops in inside.hops), default=0)
-    hops = (piece.n_children - 1) * (1 + late)
-    return coarse(piece, latest=hops + late, reach=hops + far)
+    hops = (piece.n_children - 1) * (1 + inside.latest)
+    return coarse(piece, latest=hops + inside.latest, reach=hops + inside.reach)

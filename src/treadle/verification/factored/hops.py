@@ -151,6 +151,16 @@ class ChildPieces:
     hops: tuple[Hops, ...]
     links: Int64Array
 
+    @property
+    def latest(self) -> int:
+        """Most hops within one of them to anything that supplies an exit."""
+        return max((hops.latest for hops in self.hops), default=0)
+
+    @property
+    def reach(self) -> int:
+        """Farthest reach within one of them."""
+        return max((int(hops.reach.max(initial=0)) for hops in self.hops), default=0)
+
 
 def moved(found: Overlay, within: Overlay) -> Overlay:
     """What was found of parts of runs, as parts of those runs."""

@@ -5,6 +5,7 @@ Shares no code with the generators or the expansion; `treadle.verification.sched
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,10 +36,12 @@ class Runs:
         total = np.add.reduceat(units, begins) if len(begins) else units
         return Runs(child[begins], link[begins], first[begins], total)
 
-    def joined(self, other: Runs) -> Runs:
-        """Both, one after the other."""
-        mine, others = vars(self), vars(other)
-        return Runs(**{key: np.concatenate([mine[key], others[key]]) for key in mine})
+
+def joined_runs(parts: Sequence[Runs]) -> Runs:
+    """All, one after the other."""
+    none = np.zeros(0, dtype=np.int64)
+    keys = ("child", "link", "first", "units")
+    return Runs(*(np.concatenate([none, *(getattr(part, key) for part in parts)]) for key in keys))
 
 
 @dataclass(frozen=True)
@@ -142,7 +145,7 @@ class _KindCheck:
         return Kind(
             trees_load=load,
             entrance_load=entrance_load,
-            entering=entering.joined(entrances.inside).merged(),
+            entering=joined_runs([entering, entrances.inside]).merged(),
             leaving=leaving.merged(),
             entrances=entrances,
             exits=exits,
@@ -209,7 +212,7 @@ class _KindCheck:
         leaving, entering = runs
         for side in runs:
             self._taken.append((side.link, side.first, side.units))
-        both = leaving.joined(entering)
+        both = joined_runs(runs)
         load = self._sums(both.link, both.units, self._n_links)
         return load, entering, leaving, trees.root_units
 

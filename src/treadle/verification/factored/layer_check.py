@@ -15,7 +15,7 @@ from treadle.schedules.collective import Collective
 from treadle.schedules.factored import CirculantTrees, Layer
 from treadle.topologies.topology import Topology
 from treadle.verification.factored.formulas import passage_faults
-from treadle.verification.factored.kinds import Kind, Runs, study
+from treadle.verification.factored.kinds import Kind, Runs, joined_runs, study
 from treadle.verification.violations import Findings, ViolationKind
 
 
@@ -39,25 +39,9 @@ def fabric_of(topology: Topology, collective: Collective, *, turned: bool) -> La
     return LayerFabric(topology, *((heads, tails) if turned else (tails, heads)), passable, ranks)
 
 
-@dataclass(frozen=True)
-class _Slots:
-    """Runs of capacity units of slots: a slot is a (piece, link) pair, an entry of ``Layer.links``."""
-
-    slot: Int64Array
-    first: Int64Array
-    units: Int64Array
-
-    def merged(self) -> _Slots:
-        """Sorted; runs that follow each other made one."""
-        none = np.zeros(len(self.slot), dtype=np.int64)
-        runs = Runs(none, self.slot, self.first, self.units).merged()
-        return _Slots(runs.link, runs.first, runs.units)
-
-
-def _joined(parts: list[_Slots]) -> _Slots:
-    none = np.zeros(0, dtype=np.int64)
-    columns = zip(*((part.slot, part.first, part.units) for part in parts), strict=True)
-    return _Slots(*(np.concatenate(column) for column in columns)) if parts else _Slots(none, none, none)
+def _slots(slot: Int64Array, first: Int64Array, units: Int64Array) -> Runs:
+    """Runs of capacity units of slots; a slot is a (piece, link) pair, an entry of ``Layer.links``."""
+    return Runs(np.zeros(len(slot), dtype=np.int64), slot, first, units)
 
 
 class LayerCheck:
@@ -271,7 +255,7 @@ class LayerCheck:
             message = f"piece {piece}: unit {unit} of trees by formula does not pass one relay for all"
             self._found.add(ViolationKind.PATH, f"{self._place}, {message}")
 
-    def _outward(self, runs: Runs, members: Int64Array) -> _Slots:
+    def _outward(self, runs: Runs, members: Int64Array) -> Runs:
         """Units of a piece's children that are pieces, as units of those pieces' own slots."""
         codes = self._children_of(members, runs.child)
         piece, row = np.nonzero(codes < 0)
@@ -279,7 +263,7 @@ class LayerCheck:
         inner = ~codes[piece, row]
         slot = self._found_slots(inner, link)
         row, slot = row[slot >= 0], slot[slot >= 0]
-        return _Slots(slot, runs.first[row], runs.units[row])
+        return _slots(slot, runs.first[row], runs.units[row])
 
     def _found_slots(self, pieces: Int64Array, links: Int64Array) -> Int64Array:
         """As `_slots_of`; data that leads to a link which a piece does not have is a violation."""
@@ -303,11 +287,14 @@ class LayerCheck:
             runs = kind.entrances.outside
             slot = self._layer.link_offset[members][:, None] + runs.link
             repeated = (np.broadcast_to(column, slot.shape).ravel() for column in (runs.first, runs.units))
-            own.append(_Slots(slot.ravel(), *repeated))
-        used, bound = _joined(parts).merged(), _joined(own).merged()
-        if all(np.array_equal(getattr(used, key), getattr(bound, key)) for key in ("slot", "first", "units")):
+            own.append(_slots(slot.ravel(), *repeated))
+        used, bound = joined_runs(parts).merged(), joined_runs(own).merged()
+        if all(np.array_equal(getattr(used, key), getattr(bound, key)) for key in ("link", "first", "units")):
             return
-        rows = [set(zip(*(c.tolist() for c in vars(s).values()), strict=True)) for s in (used, bound)]
+        rows = [
+            set(zip(runs.link.tolist(), runs.first.tolist(), runs.units.tolist(), strict=True))
+            for runs in (used, bound)
+        ]
         wrong = sorted(rows[0] ^ rows[1])
         self._add_all(
             ViolationKind.GLUE,
@@ -326,28 +313,28 @@ class LayerCheck:
         sizes = np.concatenate([capacity[kind] for kind in layer.kind.tolist()])
         base = np.cumsum(sizes) - sizes
         level = np.zeros(1, dtype=np.int64)
-        used = _joined([])
+        used = joined_runs([])
         while len(level):
             inner = []
             for number in np.unique(layer.kind[level]).tolist():
                 kind, members = kinds[number], level[layer.kind[level] == number]
                 inner.append(self._outward(kind.leaving, members))
                 inner.append(self._supply(kind, members, used, base, loads))
-            used = _joined(inner).merged()
+            used = joined_runs(inner).merged()
             level = np.flatnonzero(np.isin(layer.outer, level))
         return loads
 
     def _supply(
-        self, kind: Kind, members: Int64Array, used: _Slots, base: Int64Array, loads: Int64Array
-    ) -> _Slots:
+        self, kind: Kind, members: Int64Array, used: Runs, base: Int64Array, loads: Int64Array
+    ) -> Runs:
         """Units used at the borders of pieces of one kind and level: adds the loads of the paths from the
         children that supply them, and returns the units at the borders of those that are pieces.
 
         `base` are the capacity units of all slots before each, so that (slot, unit) is one number.
         """
         runs, count = kind.exits.outside, len(kind.exits.outside.link)
-        mine = np.flatnonzero(np.isin(self._slot_piece[used.slot], members))
-        slot, first, units = used.slot[mine], used.first[mine], used.units[mine]
+        mine = np.flatnonzero(np.isin(self._slot_piece[used.link], members))
+        slot, first, units = used.link[mine], used.first[mine], used.units[mine]
         slots = (self._layer.link_offset[members][:, None] + runs.link).ravel()
         begins = base[slots] + np.tile(runs.first, len(members))
         ends = begins + np.tile(runs.units, len(members))
@@ -384,7 +371,7 @@ class LayerCheck:
         found = self._found_slots(~inner[deep], link.astype(np.int64))
         skip = start[deep] - begins[row[deep]]
         known = np.flatnonzero(found >= 0)
-        return _Slots(found[known], (source.first[crossing[deep]] + skip)[known], length[deep][known])
+        return _slots(found[known], (source.first[crossing[deep]] + skip)[known], length[deep][known])
 
 
 def _pairs(starts: Int64Array, counts: Int64Array) -> tuple[Int64Array, Int64Array]:

@@ -60,9 +60,7 @@ def formula_height(piece: Piece, inside: ChildPieces, slots: Slots, follow: _Fol
         found = CirculantHeight(trees, inside, slots).run()
         return Height(found.hops, found.is_exact and is_exact)
     if not isinstance(trees, FormulaTrees):
-        late = max((hops.latest for hops in inside.hops), default=0)
-        far = max((int(hops.reach.max(initial=0)) for hops in inside.hops), default=0)
-        return Height((piece.n_children - 1) * (1 + late) + far, is_exact=False)
+        return Height((piece.n_children - 1) * (1 + inside.latest) + inside.reach, is_exact=False)
     total = int(trees.root_units.sum())
     if is_exact and total * trees.n_children <= _SAMPLE_CELLS:
         every = np.repeat(np.arange(trees.n_children), trees.root_units)
@@ -76,10 +74,15 @@ def formula_height(piece: Piece, inside: ChildPieces, slots: Slots, follow: _Fol
     elif isinstance(trees, PlaneTrees):
         bound, latest = _plane_bound(trees, inside)
     else:
-        late = max((hops.latest for hops in inside.hops), default=0)
-        relayed = (formula_depth(trees) - 1) * (1 + late)
-        bound = max(_own_reach(inside), _native_delay(inside) + 1 + relayed + _entered_reach(inside))
-    highest = (int(follow(0, rows).reach.max()) for rows in _samples(piece, trees, inside, latest))
+        relayed = (formula_depth(trees) - 1) * (1 + inside.latest)
+        delay = max(map(_delay, inside.hops), default=0)
+        bound = max(_own_reach(inside), delay + 1 + relayed + _entered_reach(inside))
+    # some unit trees: those that leave latest, and some of one child of each kind
+    counts = trees.root_units
+    _, roots = np.unique(np.stack([inside.kind, counts]), axis=1, return_index=True)
+    latest += [(root, unit) for unit in range(64) for root in roots.tolist() if unit < counts[root]]
+    samples = _parts(piece, trees, inside, latest[: max(1, _SAMPLE_CELLS // trees.n_children)])
+    highest = (int(follow(0, rows).reach.max()) for rows in samples)
     return Height(bound, is_exact and any(hops == bound for hops in highest))
 
 
@@ -98,11 +101,6 @@ def _reach(hops: Hops) -> int:
     borders = hops.piece.entrances
     states = hops.entered(borders.link.astype(np.int64), borders.offset, borders.units).row
     return int(hops.reach[states].max(initial=0))
-
-
-def _native_delay(inside: ChildPieces) -> int:
-    """Most hops of native trees to anything that supplies an exit."""
-    return max(map(_delay, inside.hops), default=0)
 
 
 def _delay(hops: Hops) -> int:
@@ -243,17 +241,6 @@ class _UnitColumns:
             found.append(Overlay(mine[part.query], part.skip, part.units, part.row, part.place))
         columns = zip(*(vars(part).values() for part in found), strict=True)
         return Overlay(*(np.concatenate(column) for column in columns))
-
-
-def _samples(
-    piece: Piece, trees: FormulaTrees, inside: ChildPieces, latest: list[tuple[int, int]]
-) -> Iterator[TreeParts]:
-    """Some unit trees: those that leave latest, and some of one child of each kind."""
-    counts = trees.root_units
-    _, roots = np.unique(np.stack([inside.kind, counts]), axis=1, return_index=True)
-    chosen = [(root, unit) for unit in range(64) for root in roots.tolist() if unit < counts[root]]
-    n_trees = max(1, _SAMPLE_CELLS // trees.n_children)
-    yield from _parts(piece, trees, inside, [*latest, *chosen][:n_trees])
 
 
 def _parts(

@@ -6,15 +6,15 @@ Shares no code with the generators: everything is recomputed here.
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import Unpack
 
 import numpy as np
 
 from treadle.arrays import Int32Array
 from treadle.schedules.alltoall.timed_routes import TimedRoutes
 from treadle.schedules.collective import Collective
-from treadle.schedules.witness import Witness
 from treadle.topologies.topology import Topology
-from treadle.verification.claims import check_algbw
+from treadle.verification.claims import Claims, check_algbw
 from treadle.verification.routes.route_check import verify_routes
 from treadle.verification.violations import Findings, Report, ViolationKind
 
@@ -25,12 +25,9 @@ def verify_timed_routes(
     schedule: TimedRoutes,
     *,
     max_flows: int | None = None,
-    claimed_algbw: Fraction | None = None,
-    claimed_optimal_algbw: Fraction | None = None,
-    witness: Witness | None = None,
     max_routes: int | None = None,
     max_layers: int | None = None,
-    limit: int = 1000,
+    **claims: Unpack[Claims],
 ) -> Report:
     """Check the routes themselves, and that the rounds carry out what they promise.
 
@@ -41,10 +38,8 @@ def verify_timed_routes(
     schedule : TimedRoutes
     max_flows : int, optional
         Most chunks of a round that may leave a host, or enter one.
-    claimed_algbw : Fraction, optional
-        Bytes/s; must be exactly what the rounds give.
-    claimed_optimal_algbw, witness, max_routes, max_layers, limit
-        See `verify_routes`.
+    max_routes, max_layers, **claims
+        See `verify_routes`; the claimed algbw must be exactly what the rounds give.
 
     Returns
     -------
@@ -57,19 +52,13 @@ def verify_timed_routes(
     share a link; it only costs time. Injection caps bound a round in the same way.
     """
     routes = schedule.routes
+    of_routes: Claims = {**claims, "claimed_algbw": None}
     report = verify_routes(
-        topology,
-        collective,
-        routes,
-        claimed_optimal_algbw=claimed_optimal_algbw,
-        witness=witness,
-        max_routes=max_routes,
-        max_layers=max_layers,
-        limit=limit,
+        topology, collective, routes, max_routes=max_routes, max_layers=max_layers, **of_routes
     )
     if not report.is_ok:
         return report
-    found = Findings(limit)
+    found = Findings(claims.get("limit", 1000))
     sent = np.bincount(schedule.path, minlength=routes.n_paths)
     wrong = np.flatnonzero(sent != routes.units)
     found.add_all(
@@ -90,7 +79,7 @@ def verify_timed_routes(
     if found.total:
         return found.report(bound=report.bound)
     algbw = collective.pair_demands.buffer_units * routes.n_chunks / seconds
-    check_algbw(algbw, claimed=claimed_algbw, bound=report.bound, found=found)
+    check_algbw(algbw, claimed=claims.get("claimed_algbw"), bound=report.bound, found=found)
     return found.report(algbw=algbw, bound=report.bound, n_steps=schedule.n_rounds, n_layers=report.n_layers)
 
 

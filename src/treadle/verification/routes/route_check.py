@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from fractions import Fraction
+from typing import Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,9 +15,10 @@ from numpy.typing import NDArray
 from treadle.arrays import BoolArray, Int64Array, distinct
 from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.collective import Collective
-from treadle.schedules.witness import Witness, binds_forwarding_hosts
+from treadle.schedules.witness import binds_forwarding_hosts
 from treadle.topologies.topology import Topology
-from treadle.verification.claims import check_algbw, check_bound, check_members
+from treadle.verification.claims import Claims, Judge, check_members
+from treadle.verification.loads import slowest
 from treadle.verification.violations import Findings, Report, ViolationKind
 
 _SAFE = 2.0**62
@@ -31,13 +33,10 @@ def verify_routes(
     collective: Collective,
     schedule: RouteSchedule,
     *,
-    claimed_algbw: Fraction | None = None,
-    claimed_optimal_algbw: Fraction | None = None,
-    witness: Witness | None = None,
     max_routes: int | None = None,
     max_layers: int | None = None,
     max_hops: int | None = None,
-    limit: int = 1000,
+    **claims: Unpack[Claims],
 ) -> Report:
     """Check that routes perform the all-to-all on the fabric and that the claims about them are true.
 
@@ -46,17 +45,12 @@ def verify_routes(
     topology : Topology
     collective : Collective
     schedule : RouteSchedule
-    claimed_algbw : Fraction, optional
-        Bytes/s; must be exactly what the loads give.
-    claimed_optimal_algbw : Fraction, optional
-        Bytes/s; must be exactly what `witness` proves.
-    witness : Witness, optional
     max_routes, max_layers : int, optional
         Most routes from a rank to another, and most layers, that the adapters hold.
     max_hops : int, optional
         Most links of a route.
-    limit : int
-        Most violations to describe; all are counted.
+    **claims
+        As in `treadle.verification.schedules.verify`.
 
     Returns
     -------
@@ -87,38 +81,36 @@ def verify_routes(
     >>> print(*verify_routes(pair, on_all_ranks(pair, CollectiveKind.ALLTOALL), routes).violations)
     units: rank 1 to rank 0: its paths carry 0 chunks, expected 1
     """
-    found = Findings(limit)
-    check_members(topology, collective, found)
-    if collective.kind is not schedule.kind:
-        found.add(ViolationKind.SHAPE, f"the routes are for {schedule.kind}, not {collective.kind}")
-    if found.total:
-        return found.report()
-    bound = None
-    if binds_forwarding_hosts(witness):
-        found.add(
-            ViolationKind.BOUND,
-            "the witness counts what passes through hosts with an injection cap, which routes leave to cards",
-        )
-    else:
-        bound = check_bound(topology, collective, claimed_optimal_algbw, witness, found)
-    n_claims = found.total
+
+    def check(topology: Topology, collective: Collective, found: Findings) -> None:
+        check_members(topology, collective, found)
+        if collective.kind is not schedule.kind:
+            found.add(ViolationKind.SHAPE, f"the routes are for {schedule.kind}, not {collective.kind}")
+
+    binds = binds_forwarding_hosts(claims.get("witness"))
+    judge = Judge(topology, collective, check=check, refused=_OF_CARDS if binds else "", **claims)
+    if not judge.is_sound:
+        return judge.report()
+    found = judge.found
     if schedule.n_ranks != collective.n_ranks:
         found.add(
             ViolationKind.SHAPE,
             f"the routes are for {schedule.n_ranks} ranks, the collective has {collective.n_ranks}",
         )
-        return found.report(bound=bound)
+        return judge.report()
     _check_units(collective, schedule, found)
     _check_limits(schedule, max_routes, max_layers, found)
     if max_hops is not None:
         _check_hops(schedule, max_hops, found)
     if _check_paths(topology, collective, schedule, found):
         _check_layers(topology, schedule, found)
-    if found.total > n_claims:
-        return found.report(bound=bound)
+    if not judge.is_sound:
+        return judge.report()
     algbw = collective.pair_demands.buffer_units / _time_per_unit(topology, collective, schedule)
-    check_algbw(algbw, claimed=claimed_algbw, bound=bound, found=found)
-    return found.report(algbw=algbw, bound=bound, n_layers=schedule.n_layers)
+    return judge.report(algbw, n_layers=schedule.n_layers)
+
+
+_OF_CARDS = "the witness counts what passes through hosts with an injection cap, which routes leave to cards"
 
 
 def _check_units(collective: Collective, schedule: RouteSchedule, found: Findings) -> None:
@@ -321,14 +313,11 @@ def _time_per_unit(topology: Topology, collective: Collective, schedule: RouteSc
         ends = schedule.path_offset[part.start : part.stop + 1]
         units = np.repeat(schedule.units[part].astype(load.dtype), np.diff(ends))
         np.add.at(load, schedule.path_links[ends[0] : ends[-1]], units)
-    slowest = max(
-        Fraction(units, bandwidth)
-        for units, bandwidth in zip(load.tolist(), topology.bandwidths.tolist(), strict=True)
-    )
+    seconds = slowest(topology, load, with_hosts=False)
     between = collective.pair_demands.between
     for rank, node in enumerate(collective.ranks):
         cap = int(topology.injection_bytes_per_s[node])
         if cap:
             own = max(int(between[rank].sum()), int(between[:, rank].sum()))
-            slowest = max(slowest, Fraction(own * schedule.n_chunks, cap))
-    return slowest / schedule.n_chunks
+            seconds = max(seconds, Fraction(own * schedule.n_chunks, cap))
+    return seconds / schedule.n_chunks

@@ -6,32 +6,25 @@ Shares no code with the generators, nor with `schedules.steps.step_cost`: everyt
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import Unpack
 
 import numpy as np
 
-from treadle.arrays import Int64Array
 from treadle.schedules.collective import Collective, CollectiveKind
-from treadle.schedules.steps.steps import Steps, StepSchedule
-from treadle.schedules.witness import Witness
+from treadle.schedules.steps.steps import StepSchedule
 from treadle.topologies.topology import Topology
-from treadle.verification.claims import check_algbw, check_bound, check_kind, check_members
+from treadle.verification.claims import Claims, Judge, check_kind
 from treadle.verification.steps.step_flow import FlowCheck
 from treadle.verification.steps.step_operations import StepOperations
-from treadle.verification.steps.walks import crossings
+from treadle.verification.steps.walks import seconds_of
 from treadle.verification.violations import Findings, Report, ViolationKind
-
-_NEAR = 1 - 1e-12  # quotients of doubles err by less than this, so every exact maximum is a candidate
 
 
 def verify_steps(
     topology: Topology,
     collective: Collective,
     schedule: StepSchedule,
-    *,
-    claimed_algbw: Fraction | None = None,
-    claimed_optimal_algbw: Fraction | None = None,
-    witness: Witness | None = None,
-    limit: int = 1000,
+    **claims: Unpack[Claims],
 ) -> Report:
     """Check that steps perform the collective on the fabric and that the claims about them are true.
 
@@ -41,14 +34,8 @@ def verify_steps(
     collective : Collective
         Its shards must be equal.
     schedule : StepSchedule
-    claimed_algbw : Fraction, optional
-        Bytes/s; must be exactly what the loads give, neither more nor less.
-    claimed_optimal_algbw : Fraction, optional
-        Bytes/s; must be exactly what `witness` proves.
-    witness : Witness, optional
-        Without a claimed optimum its bound is still held against the schedule.
-    limit : int
-        Most violations to describe; all are counted.
+    **claims
+        As in `treadle.verification.schedules.verify`.
 
     Returns
     -------
@@ -100,20 +87,13 @@ def verify_steps(
     >>> print(*verify_steps(pair, on_all_ranks(pair, CollectiveKind.ALLGATHER), schedule).violations)
     delivery: broadcast steps, shard 1: rank 0 (n0) never gets chunk 0
     """
-    found = Findings(limit)
-    check_members(topology, collective, found)
-    if found.total:
-        return found.report()
-    bound = check_bound(topology, collective, claimed_optimal_algbw, witness, found)
-    n_claims = found.total
-    if _check_shape(collective, schedule, found):
+    judge = Judge(topology, collective, **claims)
+    if judge.is_sound and _check_shape(collective, schedule, judge.found):
         for steps in schedule.phases:
-            FlowCheck(topology, collective, steps, found).run()
-    if found.total > n_claims:
-        return found.report(bound=bound)
-    algbw = 1 / _time_per_byte(topology, collective, schedule)
-    check_algbw(algbw, claimed=claimed_algbw, bound=bound, found=found)
-    return found.report(algbw=algbw, bound=bound, n_steps=schedule.n_steps)
+            FlowCheck(topology, collective, steps, judge.found).run()
+    if not judge.is_sound:
+        return judge.report()
+    return judge.report(1 / _time_per_byte(topology, collective, schedule), n_steps=schedule.n_steps)
 
 
 def _check_shape(collective: Collective, schedule: StepSchedule, found: Findings) -> bool:
@@ -164,46 +144,7 @@ def _time_per_byte(topology: Topology, collective: Collective, schedule: StepSch
     total = Fraction(0)
     for steps in schedule.phases:
         shards = 1 if schedule.has_whole_shards else steps.n_shards
-        total += _chunk_seconds(topology, collective, steps) / (shards * steps.n_chunks)
+        more = StepOperations(topology, collective, steps).more if steps.has_operations else None
+        chunks = steps.high.astype(np.int64) - steps.low
+        total += seconds_of(topology, steps, chunks, more) / (shards * steps.n_chunks)
     return total
-
-
-def _chunk_seconds(topology: Topology, collective: Collective, steps: Steps) -> Fraction:
-    """Seconds of all steps if a chunk were a byte."""
-    capacities, group = _capacity_groups(topology)
-    operations = StepOperations(topology, collective, steps) if steps.has_operations else None
-    total = Fraction(0)
-    for step in range(steps.n_steps):
-        span = steps.span(step)
-        load = np.zeros(topology.n_links, dtype=np.int64)  # at most 2**31 sends of 2**24 chunks: no overflow
-        link, send = crossings(steps, span)
-        np.add.at(load, link, (steps.high[span] - steps.low[span]).astype(np.int64)[send])
-        if operations is not None:
-            load += operations.more(span)
-        heaviest = np.zeros(len(capacities), dtype=np.int64)
-        np.maximum.at(heaviest, group, np.concatenate([load, *_host_loads(topology, load)]))
-        if heaviest.any():
-            quotients = heaviest / capacities
-            near = np.flatnonzero(quotients >= quotients.max() * _NEAR)
-            total += max(Fraction(int(heaviest[i]), int(capacities[i])) for i in near)
-    return total
-
-
-def _capacity_groups(topology: Topology) -> tuple[Int64Array, Int64Array]:
-    """Distinct capacities, bytes/s, and which one each link, capped egress and capped ingress has."""
-    caps = topology.injection_bytes_per_s[topology.injection_bytes_per_s > 0]
-    capacities, group = np.unique(np.concatenate([topology.bandwidths, caps, caps]), return_inverse=True)
-    return capacities, group.astype(np.int64)
-
-
-def _host_loads(topology: Topology, load: Int64Array) -> list[Int64Array]:
-    """Chunks out of and into each capped host."""
-    capped = np.flatnonzero(topology.injection_bytes_per_s)
-    if not capped.size:
-        return []
-    loads = []
-    for ends in (topology.tails, topology.heads):
-        total = np.zeros(topology.n_nodes, dtype=np.int64)
-        np.add.at(total, ends, load)
-        loads.append(total[capped])
-    return loads

@@ -19,7 +19,7 @@ from treadle.schedules.steps.steps import Steps
 from treadle.schedules.trees.forest import Direction
 from treadle.topologies.topology import Topology
 from treadle.verification.steps.step_operations import StepOperations
-from treadle.verification.steps.walks import ends_of_sends
+from treadle.verification.steps.walks import link_text, usable_ends
 from treadle.verification.violations import Findings, ViolationKind
 
 Masks = NDArray[Any]
@@ -169,12 +169,10 @@ class FlowCheck:
 
         A sum that is due at several homes is followed to each by itself: all of them read the same memory.
         """
-        ends = ends_of_sends(self._topology, self._steps, self._found)
+        ends = usable_ends(self._topology, self._steps, self._send_text, self._found)
         if ends is None:
             return
         self._tails, self._heads = ends
-        if not self._check_links():
-            return
         operations = StepOperations(self._topology, self._collective, self._steps)
         if self._steps.has_operations and not operations.check(self._found):
             return
@@ -185,38 +183,12 @@ class FlowCheck:
             for homes in self._homes:
                 self._check_reduce(block, homes)
 
-    def _check_links(self) -> bool:
-        topology, link = self._topology, self._steps.link
-        # a last, unusable entry stands for every link number that does not exist
-        is_loop = np.append(self._tails == self._heads, False)
-        is_switch = np.append(~(topology.is_compute[self._tails] & topology.is_compute[self._heads]), False)
-        unusable = is_loop | is_switch
-        unusable[-1] = True
-        wrong = np.flatnonzero(unusable[np.minimum(link, len(self._tails))])
-
-        def describe(i: int) -> str:
-            number = int(link[wrong[i]])
-            if number >= len(self._tails):
-                fault = f"the fabric has only links 0 to {topology.n_links - 1}"
-            else:
-                fault = "a self-loop carries nothing" if is_loop[number] else "a switch cannot hold chunks"
-            return f"{self._send_text(int(wrong[i]))}: {fault}"
-
-        self._found.add_all(ViolationKind.LINK, len(wrong), describe)
-        return not wrong.size
-
     def _send_text(self, number: int) -> str:
         """Step, link and shard of a send."""
         steps = self._steps
         step = int(np.searchsorted(steps.step_offset, number, side="right")) - 1
-        link = int(steps.link[number])
-        if steps.has_ways:
-            names = self._topology.node_names
-            ends = f" ({names[self._tails[link]]}->{names[self._heads[link]]})"
-        else:
-            ends = f" ({self._topology.link_name(link)})" if link < self._topology.n_links else ""
-        what = "way" if steps.has_ways else "link"
-        return f"{steps.direction} step {step}, {what} {link}{ends}, shard {steps.shard[number]}"
+        link = link_text(self._topology, steps, number)
+        return f"{steps.direction} step {step}, {link}, shard {steps.shard[number]}"
 
     def _batches(self, block: _ShardBlock, span: slice) -> Iterator[_Batch]:
         steps = self._steps

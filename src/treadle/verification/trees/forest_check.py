@@ -6,6 +6,7 @@ Shares no code with the generators; `treadle.verification.schedules` is the way 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -212,20 +213,15 @@ class ForestCheck:
         if is_pruned.any():
             is_wrong |= ~is_broken & is_pruned & ~self._capable[near]
         for kind, mask in ((ViolationKind.PATH, is_broken), (ViolationKind.ENDS, is_wrong)):
-            if mask.any():
-                self._add_entries(kind, mask, tree, place, ranks)
+            entries = np.flatnonzero(mask)
+            describe = partial(self._describe, tree, place, ranks, entries)
+            self._found.add_all(kind, len(entries), describe)
         if is_pruned.any() and self._found.total == before:
             self._check_supply(tree, place, ranks, running)
 
-    def _add_entries(
-        self, kind: ViolationKind, mask: BoolArray, tree: Tree, place: str, ranks: Int64Array
-    ) -> None:
-        entries = np.flatnonzero(mask)
-        self._found.add_all(kind, len(entries), lambda i: self._describe(tree, place, ranks, int(entries[i])))
-
-    def _describe(self, tree: Tree, place: str, ranks: Int64Array, entry: int) -> str:
-        number = tree.entry_path[entry]
-        topology, rank = self._topology, int(ranks[entry])
+    def _describe(self, tree: Tree, place: str, ranks: Int64Array, entries: Int64Array, i: int) -> str:
+        number = tree.entry_path[entries[i]]
+        topology, rank = self._topology, int(ranks[entries[i]])
         links = self._paths.links[self._paths.offset[number] : self._paths.offset[number + 1]]
         names = [topology.link_name(e) if 0 <= e < topology.n_links else f"link {e}" for e in links[:20]]
         walk = " ".join(names) + (" ..." if len(links) > 20 else "") or "(empty)"
@@ -256,18 +252,16 @@ class ForestCheck:
             starved[entries[~self._is_supplied(tree, entries, unit_class, step)]] = True
         entries = np.flatnonzero(starved)
         verb = "reaches" if self._forest.direction is Direction.BROADCAST else "leaves"
-        self._found.add_all(
-            ViolationKind.SUPPLY,
-            len(entries),
-            lambda i: (
-                f"{place}, rank {ranks[entries[i]]}: no data of the unit tree {verb} "
-                f"{self._topology.node_names[self._paths.near[tree.entry_path[entries[i]]]]} by another edge"
-                + self._asks(int(self._paths.near[tree.entry_path[entries[i]]]))
-            ),
-        )
 
-    def _asks(self, switch: int) -> str:
-        return " of its parent's; the switch works for ranks that ask" if self._groups.asked[switch] else ""
+        def starving(i: int) -> str:
+            switch = int(self._paths.near[tree.entry_path[entries[i]]])
+            asked = " of its parent's; the switch works for ranks that ask" * bool(self._groups.asked[switch])
+            return (
+                f"{place}, rank {ranks[entries[i]]}: no data of the unit tree {verb} "
+                f"{self._topology.node_names[switch]} by another edge{asked}"
+            )
+
+        self._found.add_all(ViolationKind.SUPPLY, len(entries), starving)
 
     def _is_supplied(
         self, tree: Tree, entries: Int64Array, unit_class: Int64Array, n_classes: int

@@ -6,18 +6,16 @@ Shares no code with the generators; `treadle.verification.schedules` is the way 
 from __future__ import annotations
 
 from dataclasses import replace
-from fractions import Fraction
 from math import lcm
+from typing import Unpack
 
 import numpy as np
 
 from treadle.arrays import Int64Array
 from treadle.schedules.collective import Collective
 from treadle.schedules.trees.group_schedule import GroupSchedule
-from treadle.schedules.witness import Witness
 from treadle.topologies.topology import Topology
-from treadle.verification.claims import check_algbw, check_bound, check_compute_nodes
-from treadle.verification.loads import add_overloads, algbw_of
+from treadle.verification.claims import Claims, Judge, check_compute_nodes
 from treadle.verification.trees.forest_check import ForestCheck
 from treadle.verification.violations import Findings, Report, ViolationKind
 
@@ -29,11 +27,7 @@ def verify_groups(
     topology: Topology,
     collective: Collective,
     schedule: GroupSchedule,
-    *,
-    claimed_algbw: Fraction | None = None,
-    claimed_optimal_algbw: Fraction | None = None,
-    witness: Witness | None = None,
-    limit: int = 1000,
+    **claims: Unpack[Claims],
 ) -> Report:
     """Check that each group performs its collective, and that the claims hold with all groups at once.
 
@@ -43,11 +37,8 @@ def verify_groups(
     collective : Collective
         Of groups.
     schedule : GroupSchedule
-    claimed_algbw, claimed_optimal_algbw : Fraction, optional
-        Bytes/s of every group.
-    witness : Witness, optional
-    limit : int
-        Most violations to describe; all are counted.
+    **claims
+        As in `treadle.verification.schedules.verify`; bytes/s are those of every group.
 
     Notes
     -----
@@ -60,42 +51,40 @@ def verify_groups(
     load_g(e) / R_g, and algbw is the least b(e) over that sum: of the links, and of hosts with an injection
     cap. Time is that of the forests one after the other.
     """
-    found = Findings(limit)
-    if not _fits(collective, schedule, found):
-        return found.report()
-    check_compute_nodes(topology, collective, found)
-    if found.total:
-        return found.report()
-    bound = check_bound(topology, collective, claimed_optimal_algbw, witness, found)
-    n_claims = found.total
-    plain = _without_operations(topology)
+
+    def check(topology: Topology, collective: Collective, found: Findings) -> None:
+        if _fits(collective, schedule, found):
+            check_compute_nodes(topology, collective, found)
+
+    judge = Judge(topology, collective, check=check, **claims)
+    found = judge.found
+    if not judge.is_sound:
+        return judge.report()
+    none = np.zeros(topology.n_nodes, dtype=bool)
+    plain = replace(topology, multicast=none, aggregation=none, turns_round=none)  # switches only pass on
     loads: dict[int, Int64Array] = {}  # by R_g: groups that cut their data alike add up first
     heights = []
     for number, one in enumerate(schedule.groups):
-        own = Findings(limit)
+        own = Findings(found.limit)
         member = collective.member(number)
         total = sum(one.root_multiplicity.tolist())  # Python ints: the array's own sum could wrap
         crossed = loads.get(total, np.zeros(topology.n_links, dtype=object))
         for forest in one.forests:
-            check = ForestCheck(plain, member, forest, own)
-            heights.append(check.run())
-            crossed = crossed + check.link_loads()
+            forest_check = ForestCheck(plain, member, forest, own)
+            heights.append(forest_check.run())
+            crossed = crossed + forest_check.link_loads()
         loads[total] = crossed
         found.adopt(f"group {number}", own)
-    if found.total > n_claims:
-        return found.report(bound=bound)
+    if not judge.is_sound:
+        return judge.report()
     units, load = _superposed(topology, loads)
     if units.bit_length() > _MAX_UNITS_BITS:
         found.add(
             ViolationKind.SHARES,
             f"the groups' units have no common part below 1 / 2**{_MAX_UNITS_BITS} of the data",
         )
-        return found.report(bound=bound)
-    algbw = algbw_of(topology, load, units)
-    if claimed_algbw is not None and algbw != claimed_algbw:
-        add_overloads(topology, load, units, claimed_algbw, found)
-    check_algbw(algbw, claimed=claimed_algbw, bound=bound, found=found)
-    return found.report(algbw=algbw, bound=bound, height_max=max(heights))
+        return judge.report()
+    return judge.report_loads(load, units, height_max=max(heights))
 
 
 def _fits(collective: Collective, schedule: GroupSchedule, found: Findings) -> bool:
@@ -114,12 +103,6 @@ def _fits(collective: Collective, schedule: GroupSchedule, found: Findings) -> b
             f"collective has {len(collective.groups)} of {collective.group_size}",
         )
     return not found.total
-
-
-def _without_operations(topology: Topology) -> Topology:
-    """The fabric with switches that only pass on."""
-    none = np.zeros(topology.n_nodes, dtype=bool)
-    return replace(topology, multicast=none, aggregation=none, turns_round=none)
 
 
 def _superposed(topology: Topology, loads: dict[int, Int64Array]) -> tuple[int, Int64Array]:
