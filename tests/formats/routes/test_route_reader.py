@@ -14,8 +14,7 @@ from treadle.errors import FormatError
 from treadle.formats.judgement import Check, Terms
 from treadle.formats.routes import judge as judge_module
 from treadle.formats.routes import reader
-from treadle.formats.routes.judge import judge_csv, judge_json
-from treadle.formats.routes.judge_alone import own_faults
+from treadle.formats.routes.judge import judge_csv, judge_json, own_faults
 from treadle.formats.routes.reader import (
     FileRoute,
     RouteFile,
