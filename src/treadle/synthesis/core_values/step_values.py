@@ -72,16 +72,3 @@ class CutJobs(NamedTuple):
     jobs: Int64Array
     offset: Int64Array
     links: Int32Array
-
-
-class CoreFailure(NamedTuple):
-    """Where it failed: a source that does not reach a node, or a node and the step that is too much for it.
-
-    Parameters
-    ----------
-    node, other : int
-        -1: nowhere.
-    """
-
-    node: int
-    other: int

@@ -121,7 +121,11 @@ def pipelined(
     """
     if rounds < 1:
         raise ScheduleError(f"rounds: expected at least 1, found {rounds}")
-    parts = _finer(route_runs(topology, collective, routes, max_chunks), rounds, max_chunks)
+    parts = route_runs(topology, collective, routes, max_chunks)
+    # smaller chunks where a step has room for few of them
+    busiest = int(np.bincount(parts.link, weights=(parts.high - parts.low)[parts.path]).max())
+    times = min(-(-_CHUNKS_PER_STEP * rounds // busiest), max_chunks // parts.n_chunks)
+    parts = parts.in_smaller_chunks(max(times, 1))
     queue = _Queue(topology, parts, rounds)
     start = parts.low[parts.path]
     sends: list[tuple[Int64Array, ...]] = []
@@ -131,13 +135,6 @@ def pipelined(
         low = start[row] + before
         sends.append((np.full(len(row), len(sends)), row, low, low + taken))
     return exchange_of(parts, *map(np.concatenate, zip(*sends, strict=True)))
-
-
-def _finer(parts: RouteRuns, rounds: int, max_chunks: int) -> RouteRuns:
-    """The same runs in smaller chunks where a step has room for few of them."""
-    busiest = int(np.bincount(parts.link, weights=(parts.high - parts.low)[parts.path]).max())
-    times = min(-(-_CHUNKS_PER_STEP * rounds // busiest), max_chunks // parts.n_chunks)
-    return parts.in_smaller_chunks(max(times, 1))
 
 
 @dataclass(frozen=True, eq=False)

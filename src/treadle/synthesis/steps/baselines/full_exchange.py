@@ -171,7 +171,10 @@ def _routed(topology: Topology, homes: Int64Array, exchanges: Iterable[_Exchange
                 place, receivers, carried = place[is_moving], receivers[is_moving], carried[is_moving]
             link = onward[place, receivers]
             place = heads[link]
-            shard, crossed = _arriving(carried, link, place, lacks)
+            # what comes to a node that lacks it, once per node; numpy is faster in one dimension
+            message, shard = np.divmod(np.flatnonzero(carried & lacks[place]), n_shards)
+            first = np.unique(place[message] * n_shards + shard, return_index=True)[1]
+            shard, crossed = shard[first], link[message[first]]
             lacks[heads[crossed], shard] = False
             if shard.size:
                 shards.append(shard)
@@ -188,16 +191,6 @@ def _routed(topology: Topology, homes: Int64Array, exchanges: Iterable[_Exchange
     # per part of a shard, the link to take for the first link of each pair of neighbours
     copies = parallel_links(topology).astype(np.int32)
     return combine([replace(steps, link=copy[steps.link]) for copy in copies])
-
-
-def _arriving(
-    carried: BoolArray, link: Int64Array, place: Int64Array, lacks: BoolArray
-) -> tuple[Int64Array, Int64Array]:
-    """Shards that come to a node that lacks them, and the link that each comes over: once per node."""
-    # numpy finds what is set several times as fast in one dimension
-    message, shard = np.divmod(np.flatnonzero(carried & lacks[place]), lacks.shape[1])
-    first = np.unique(place[message] * lacks.shape[1] + shard, return_index=True)[1]
-    return shard[first], link[message[first]]
 
 
 def _next_links(topology: Topology) -> NDArray[np.int64]:

@@ -141,20 +141,20 @@ def _price_exactly(search: _TreeMaster, target: Fraction | None) -> TreePacking:
     for done in range(_EXACT_ROUNDS):
         context().spend(search.take_work())
         context().report("allreduce trees", done, _EXACT_ROUNDS)
-        vertex = search.exact_optimum()
+        vertex = search.lp.exact_optimum()
         if vertex is None:
             break
         rate = sum(vertex.primal, Fraction(0))
         if target is not None and rate >= target:
             return search.packing(vertex, is_priced=False)
-        per_pair = search.lengths_of(vertex)
+        per_pair = search.per_pair(vertex.dual)
         scale = lcm(*(length.denominator for length in per_pair))
         whole = [int(length * scale) for length in per_pair]
         # lengths are whole now: shorter than 1 is at most scale - 1
         if not search.add(search.candidates(whole, 0), whole, scale - 1):
             return search.packing(vertex, is_priced=search.is_exhaustive)
         search.solve()
-    return search.packing(search.exact_optimum(), is_priced=False)
+    return search.packing(search.lp.exact_optimum(), is_priced=False)
 
 
 class _TreeMaster:
@@ -167,12 +167,12 @@ class _TreeMaster:
         self._groups = {group.node: group for group in network.full_groups}
         self._branching = (*network.branching, *self._groups)
         self._random = np.random.default_rng(seed)
-        self._lp = GrowingLp()
-        self._lp.scale = max(network.capacity)
+        self.lp = GrowingLp()
+        self.lp.scale = max(network.capacity)
         self._row: dict[int, int] = {}
         for e, opposite in enumerate(network.reverse):
             if e < opposite:
-                self._row[e] = self._lp.add_row({}, network.capacity[e])
+                self._row[e] = self.lp.add_row({}, network.capacity[e])
         self._work = 0
         self._pool: dict[frozenset[tuple[int, int]], FabricTree] = {}
         self._subset = frozenset(self._branching)
@@ -180,7 +180,7 @@ class _TreeMaster:
 
     def take_work(self) -> int:
         """Work since the last call, in nanoseconds of the reference machine, counted and not timed."""
-        work, self._work = self._work + self._lp.take_work(), 0
+        work, self._work = self._work + self.lp.take_work(), 0
         return work
 
     def disturbed(self, lengths: Sequence[float], spread: float) -> list[float]:
@@ -258,24 +258,17 @@ class _TreeMaster:
             if key in self._pool or (lengths is not None and self._length(tree, lengths) > limit):
                 continue
             self._pool[key] = tree
-            self._lp.add_column(1, {self._row[e]: count for e, count in usage.items()})
+            self.lp.add_column(1, {self._row[e]: count for e, count in usage.items()})
             added += 1
         return added
 
     def solve(self) -> tuple[float, list[float]]:
         """The total rate and each pair's length over the trees so far, in floats."""
-        values, duals = self._lp.solve()
-        return sum(values) * self._lp.scale, self._per_pair([max(0.0, dual) for dual in duals])
+        values, duals = self.lp.solve()
+        return sum(values) * self.lp.scale, self.per_pair([max(0.0, dual) for dual in duals])
 
-    def exact_optimum(self) -> Vertex | None:
-        """The last solution exactly; None if that fails."""
-        return self._lp.exact_optimum()
-
-    def lengths_of(self, vertex: Vertex) -> list[Fraction]:
-        """Each pair's length at that vertex."""
-        return self._per_pair(vertex.dual)
-
-    def _per_pair(self, duals: Sequence[_Value]) -> list[_Value]:
+    def per_pair(self, duals: Sequence[_Value]) -> list[_Value]:
+        """The length of each pair, by the rows' duals."""
         reverse = self.network.reverse
         return [duals[self._row[min(e, reverse[e])]] for e in range(self.network.n_pairs)]
 
@@ -287,13 +280,13 @@ class _TreeMaster:
         return TreePacking(
             rate=sum(rates, Fraction(0)),
             trees=tuple((tree, rate) for tree, rate in trees if rate),
-            lengths=tuple(none if vertex is None else self.lengths_of(vertex)),
+            lengths=tuple(none if vertex is None else self.per_pair(vertex.dual)),
             is_priced=is_priced and vertex is not None,
         )
 
     def _shrunk_to_fit(self) -> list[Fraction]:
-        values, _ = self._lp.solve()
-        rates = [max(Fraction(0), Fraction(v).limit_denominator(10**6)) * self._lp.scale for v in values]
+        values, _ = self.lp.solve()
+        rates = [max(Fraction(0), Fraction(v).limit_denominator(10**6)) * self.lp.scale for v in values]
         load = dict.fromkeys(self._row, Fraction(0))
         for usage, rate in zip(self._pool, rates, strict=True):
             for e, count in usage:
