@@ -30,6 +30,7 @@ _HASHED = {".csv", ".html", ".json", ".py", ".toml", ".txt", ".xml"}
 _PICTURES = re.compile(rb"<svg.*?</svg>|data:[a-z]+/[^\"']*", re.DOTALL)
 
 _MEASURED = (
+    (re.compile(r" \([0-9.]+ CPU s\)"), ""),
     (re.compile(r"^CPU s .*\n", re.MULTILINE), ""),
     # CPU s of comparisons, and of plans for failures
     (re.compile(r"[0-9]+\.[0-9]{2}(?= +(?:yes$|[0-9]{4}-))", re.MULTILINE), "...."),

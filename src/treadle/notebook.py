@@ -44,6 +44,42 @@ def shown(figures: Callable[[Any], Sequence[str]]) -> Callable[[_Value], _Value]
     return decorate
 
 
+def told_by(view: str) -> Callable[[_Value], _Value]:
+    """Decorator of a result: its repr, and what notebooks and rich show, are made from the rows of its view.
+
+    Parameters
+    ----------
+    view : str
+        ``module:function`` of `treadle.render`, which lies above results and is loaded when one is shown.
+    """
+
+    def decorate(kind: _Value) -> _Value:
+        def rows(self: Any) -> tuple[Any, list[Any]]:
+            module, _, function = view.partition(":")
+            return import_module("treadle.render.rows"), list(getattr(import_module(module), function)(self))
+
+        def __repr__(self: Any) -> str:  # noqa: N807  (it becomes the class's)
+            render, found = rows(self)
+            return str(render.one_line(type(self).__name__, found))
+
+        def _repr_html_(self: Any) -> str:
+            render, found = rows(self)
+            text = f"<p><b>{escape(type(self).__name__)}</b></p>{render.html_tables(found)}"
+            return f"<div>{text}{_image(_drawn(self), len(text.encode()))}</div>"
+
+        def __rich__(self: Any) -> str:  # noqa: N807  (it becomes the class's)
+            render, found = rows(self)
+            text = "\n".join(render.lines(found)).replace("[", r"\[")
+            return f"[bold]{type(self).__name__}[/bold]\n{text}"
+
+        type.__setattr__(kind, "__repr__", __repr__)
+        type.__setattr__(kind, "_repr_html_", _repr_html_)
+        type.__setattr__(kind, "__rich__", __rich__)
+        return kind
+
+    return decorate
+
+
 def own_words(value: object) -> list[str]:
     """Key figures of a value whose repr says them: ``<Name words>`` or ``<Name: words>``."""
     return [repr(value).strip("<>").removeprefix(type(value).__name__).lstrip(": ")]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from treadle.cli.output import Output
-from treadle.cli.quantities import Rates
+from treadle.render.quantities import Rates
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from treadle.cli.main import main
-from treadle.cli.quantities import counted
+from treadle.render.quantities import counted
 from treadle.schedules.plan_files.archive import load_plan, save_plan
 from treadle.schedules.witness import CutWitness
 

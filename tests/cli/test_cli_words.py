@@ -10,12 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from treadle.cli.designing.names import describe_links, describe_nodes
 from treadle.cli.main import main
-from treadle.cli.quantities import Rates, busbw
 from treadle.errors import FormatError
 from treadle.options.rows import integers, seconds
 from treadle.planning import bound, pose
+from treadle.render.names import describe_links, describe_nodes
+from treadle.render.quantities import Rates, busbw
 from treadle.schedules.collective import CollectiveKind, busbw_factor
 from treadle.topologies import TopologyBuilder, parse
 

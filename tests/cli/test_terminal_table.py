@@ -19,7 +19,7 @@ from engines import missing_engines
 from places import ROOT
 from treadle.cli.main import main
 from treadle.cli.output import Output
-from treadle.cli.terminal_table import Table, fold, width_of, wrapped
+from treadle.render.table import Table, fold, width_of, wrapped
 
 ROWS = [["forestcoll", "346.67 GB/s", "100.0%", "208"], ["hierarchical-ring", "200 GB/s", "57.7%", "16"]]
 TABLE = Table(["algorithm", "algbw", "% optimum", "trees"], ROWS, left=1, least=["trees", "% optimum"])

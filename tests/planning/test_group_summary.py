@@ -8,9 +8,9 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from treadle.planning.group_summary import cut_off_values, membership_values, rate_values, rates_of_groups
 
 from treadle.errors import FormatError, ScheduleError
-from treadle.planning.group_summary import cut_off_values, membership_values, rate_values, rates_of_groups
 from treadle.planning.meshes import as_axes, as_mesh, groups_of
 from treadle.planning.solving.group_rates import AloneRate
 from treadle.planning.together.shared_rates import SharedRates

@@ -6,9 +6,9 @@ import shutil
 from collections.abc import Sequence
 
 from treadle.cli.status import EXIT_STATUS
-from treadle.cli.terminal_table import wrapped
 from treadle.options.rows import REQUIRED, Row
 from treadle.options.verbs import GROUPS, VERBS, table
+from treadle.render.table import wrapped
 
 Rows = Sequence[tuple[str, str]]
 """Names, and what they are."""

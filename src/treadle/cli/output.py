@@ -11,11 +11,13 @@ from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from time import monotonic
+from typing import Any
 
-from treadle.cli.quantities import AS_THEY_COME, Rates
 from treadle.cli.status import TIME_LIMIT_REACHED, fail, put
-from treadle.cli.terminal_table import Table, wrapped
 from treadle.options.shared import Reporting
+from treadle.render.quantities import AS_THEY_COME, Rates
+from treadle.render.rows import WIDTH, View, lines, values
+from treadle.render.table import Table, wrapped
 
 SCHEMA_VERSION = 1
 """Of what ``--json`` prints; it changes when a key goes or changes its meaning, not when one is added."""
@@ -60,11 +62,18 @@ class Output:
         """Whether there is no text."""
         return self.as_json or self.quiet
 
-    def line(self, text: str = "") -> None:
-        """Print a line of the report; a terminal that is narrower gets it in several."""
+    def show(self, view: View, *, variant: str = "", **more: Any) -> None:
+        """Print rows and tables as text, or their JSON object with `more` (`result`)."""
+        rows = list(view)
         if not self.is_silent:
-            width = _terminal_width()
-            for line in [text] if width is None else wrapped(text, width):
+            for text in lines(rows, _width()):
+                put(text + "\n")
+        self.result({**values(rows), **more}, variant=variant)
+
+    def line(self, text: str = "") -> None:
+        """Print a line of the report, wrapped at the width."""
+        if not self.is_silent:
+            for line in wrapped(text, _width()):
                 put(line + "\n")
 
     def table(
@@ -77,7 +86,7 @@ class Output:
     ) -> None:
         """Print a table (`terminal_table.Table`); a terminal gets as much as fits its width."""
         if not self.is_silent:
-            for text in Table(headings, rows, left, least).lines(_terminal_width()):
+            for text in Table(headings, rows, left, least).lines(_width()):
                 put(text + "\n")
 
     def result(self, values: Mapping[str, object], *, variant: str = "") -> None:
@@ -88,9 +97,9 @@ class Output:
             put(json.dumps(found, ensure_ascii=False, allow_nan=False) + "\n")
 
 
-def _terminal_width() -> int | None:
-    """Cells of a line of stdout; None where it is no terminal, and so as wide as one likes."""
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+def _width() -> int:
+    """Cells of a line of stdout."""
+    return min(WIDTH, shutil.get_terminal_size().columns) if sys.stdout.isatty() else WIDTH
 
 
 def warn(text: str) -> None:

@@ -24,32 +24,25 @@ if TYPE_CHECKING:
     from treadle.parallelism.graph.model_graph import model_to_json as model_to_json
     from treadle.planning.building.built_fabric import BuiltFabric as BuiltFabric
     from treadle.planning.building.built_fabric import cabling as cabling
-    from treadle.planning.building.built_fabric import cabling_summary as cabling_summary
     from treadle.planning.building.cabling_check import CablingReport as CablingReport
     from treadle.planning.building.cabling_check import check_cabling as check_cabling
-    from treadle.planning.building.cabling_check import check_summary as check_summary
     from treadle.planning.building.cabling_check import plug_text as plug_text
     from treadle.planning.building.growth import GrowthPlan as GrowthPlan
     from treadle.planning.building.growth import grow as grow
-    from treadle.planning.building.growth import growth_summary as growth_summary
     from treadle.planning.building.placement import Objective as Objective
     from treadle.planning.building.resilience import FailureLevel as FailureLevel
     from treadle.planning.building.resilience import ResilienceResult as ResilienceResult
     from treadle.planning.building.resilience import parse_amounts as parse_amounts
     from treadle.planning.building.resilience import resilience as resilience
-    from treadle.planning.building.resilience import resilience_summary as resilience_summary
     from treadle.planning.building.rewiring import RewiringPlan as RewiringPlan
     from treadle.planning.building.rewiring import reconfigure as reconfigure
-    from treadle.planning.building.rewiring import rewiring_summary as rewiring_summary
     from treadle.planning.building.rivals import Rivalry as Rivalry
-    from treadle.planning.building.rivals import rivalry_summary as rivalry_summary
     from treadle.planning.building.rivals import rivals as rivals
     from treadle.planning.designing.design import design as design
     from treadle.planning.designing.design import design_plan as design_plan
     from treadle.planning.designing.design_result import DesignResult as DesignResult
     from treadle.planning.designing.design_result import DesignRow as DesignRow
     from treadle.planning.designing.fabric import describe_fabric as describe_fabric
-    from treadle.planning.designing.fabric_facts import fabric_summary as fabric_summary
     from treadle.planning.designing.fabric_values import DistanceFacts as DistanceFacts
     from treadle.planning.designing.fabric_values import FabricFacts as FabricFacts
     from treadle.planning.designing.fabric_values import FactLimits as FactLimits
@@ -64,7 +57,6 @@ if TYPE_CHECKING:
     from treadle.planning.fronts.tree_front import TREES_PER_ROOT as TREES_PER_ROOT
     from treadle.planning.fronts.tree_front import TreeFront as TreeFront
     from treadle.planning.fronts.tree_front import tree_front as tree_front
-    from treadle.planning.fronts.tree_front_summary import tree_front_summary as tree_front_summary
     from treadle.planning.importing import import_options as import_options
     from treadle.planning.importing import import_topology as import_topology
     from treadle.planning.judging.placed_schedules import PlacedSchedule as PlacedSchedule
@@ -170,7 +162,6 @@ if TYPE_CHECKING:
     from treadle.planning.solving.routing import routes as routes
     from treadle.planning.solving.routing import routes_lowered as routes_lowered
     from treadle.planning.solving.routing import routes_of as routes_of
-    from treadle.planning.solving.routing import routes_summary as routes_summary
     from treadle.planning.solving.routing import routes_text as routes_text
     from treadle.planning.solving.schedulers import algorithm_names as algorithm_names
     from treadle.planning.solving.schedulers import plug_in_faults as plug_in_faults

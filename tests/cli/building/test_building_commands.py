@@ -7,12 +7,12 @@ import json
 from pathlib import Path
 
 import pytest
+from treadle.cli.building.rivals_report import print_rivals
 
 from treadle import planning
 from treadle.cli import output
-from treadle.cli.building.rivals_report import print_rivals
 from treadle.cli.main import main
-from treadle.cli.quantities import Rates
+from treadle.render.quantities import Rates
 
 
 def test_resilience_tells_mean_worst_and_cables(capsys: pytest.CaptureFixture[str]) -> None:

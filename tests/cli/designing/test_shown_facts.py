@@ -7,11 +7,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from treadle.cli.designing.fabric_text import fact_lines
 
 import treadle
 from treadle.cli.designing import topology
-from treadle.cli.designing.fabric_text import fact_lines
-from treadle.cli.quantities import Rates
+from treadle.render.quantities import Rates
 from treadle.topologies.topology import Topology, TopologyBuilder
 
 GB = 10**9

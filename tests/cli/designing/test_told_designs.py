@@ -12,11 +12,11 @@ import pytest
 from treadle import planning
 from treadle.cli.designing import design
 from treadle.cli.output import Output
-from treadle.cli.quantities import Rates
 from treadle.errors import FormatError
 from treadle.finder.searches.fresh import SearchLimit
 from treadle.finder.workload import Network
 from treadle.options.designing import Design
+from treadle.render.quantities import Rates
 from treadle.schedules.collective import CollectiveKind
 
 

@@ -11,11 +11,11 @@ import pytest
 import treadle
 from treadle.cli.measuring import diagnose, simulate
 from treadle.cli.output import Output
-from treadle.cli.quantities import Rates
 from treadle.errors import FormatError
 from treadle.options.measuring import Simulate
 from treadle.planning import SliceLimit
 from treadle.planning.measuring.diagnosed import IN_NETWORK, OPTIMUM, RING
+from treadle.render.quantities import Rates
 
 GB = 10**9
 FABRIC = treadle.parse("ring:4")

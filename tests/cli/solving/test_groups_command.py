@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from treadle.cli.solving.group_report import alone_text, print_groups
 
 from harness.json_schema_judge import faults
 from treadle.cli.main import main
 from treadle.cli.output import Output
 from treadle.cli.settings.json_schema import json_schema
-from treadle.cli.solving.group_report import alone_text, print_groups
 from treadle.planning.problem import Problem, pose
 from treadle.planning.solving import bounds
 from treadle.planning.solving.group_rates import AloneRate

@@ -11,10 +11,10 @@ import pytest
 
 import treadle
 from treadle.cli.output import Output
-from treadle.cli.quantities import Rates, shortfall
 from treadle.cli.solving import report
 from treadle.errors import FormatError
 from treadle.options.rows import integers, seconds
+from treadle.render.quantities import Rates, shortfall
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.trees.allreduce_witness import CutCombinationWitness, LengthWitness
 from treadle.schedules.witness import CutWitness

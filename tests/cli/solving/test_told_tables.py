@@ -13,11 +13,11 @@ import pytest
 import treadle
 from treadle.cli.main import main
 from treadle.cli.output import Output
-from treadle.cli.quantities import Rates
 from treadle.cli.solving import comparison_report, group_report, jobs_report
 from treadle.errors import FormatError
 from treadle.options.solving import Solve
 from treadle.planning.together.solve_jobs import MODEL
+from treadle.render.quantities import Rates
 from treadle.verification.violations import Violation, ViolationKind
 
 GB = 10**9

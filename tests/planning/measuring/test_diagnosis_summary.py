@@ -7,9 +7,10 @@ from fractions import Fraction
 from types import SimpleNamespace
 from typing import Any
 
+from treadle.planning.measuring.diagnosis_summary import MOST_LINKS, diagnosis_summary
+
 from treadle.diagnosis.log import Log
 from treadle.planning.measuring.diagnosed import Diagnosis, JudgedTable, Yardstick
-from treadle.planning.measuring.diagnosis_summary import MOST_LINKS, diagnosis_summary
 from treadle.planning.measuring.yardstick_words import BindingPlace
 from treadle.planning.measuring.yardsticks import Limit
 from treadle.schedules.collective import CollectiveKind

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from treadle.planning.summary import repair_summary
 
 from treadle.errors import ScheduleError, TopologyError
 from treadle.planning.repairing import repair as repair_module
@@ -17,7 +18,6 @@ from treadle.planning.repairing.hardening import Failure, HardenedRow
 from treadle.planning.repairing.repair import RepairResult, forwarding, repair
 from treadle.planning.repairing.repair_candidates import JUDGED_AT, Contender, best_for
 from treadle.planning.solving.solve import solve
-from treadle.planning.summary import repair_summary
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.witness import CutWitness
 from treadle.synthesis.scheduler_options import Form

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from treadle.planning.sizing.set_summary import size_set_summary
 
 from treadle._version import __version__
 from treadle.errors import FormatError, ScheduleError
@@ -17,7 +18,6 @@ from treadle.planning.problem import Problem
 from treadle.planning.sizing import size_sets
 from treadle.planning.sizing.model_corners import Doubt
 from treadle.planning.sizing.race import Racer, RaceRules, TimedSize
-from treadle.planning.sizing.set_summary import size_set_summary
 from treadle.planning.sizing.size_sets import (
     SizedChoice,
     SizeSet,

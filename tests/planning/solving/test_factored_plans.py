@@ -6,6 +6,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from treadle.planning.summary import plan_summary, solve_summary
 
 from reference.cpu_parts import interpret_cpu_parts
 from treadle.errors import InfeasibleError, ScheduleError, TreadleError
@@ -15,7 +16,6 @@ from treadle.planning import Form, SolveResult, TargetFormat, lower, run, simula
 from treadle.planning.judging.texts import verify_text
 from treadle.planning.solving import factored_candidates
 from treadle.planning.solving.factored_candidates import MAX_EXPLICIT_RANKS
-from treadle.planning.summary import plan_summary, solve_summary
 from treadle.schedules.factored import FactoredSchedule
 from treadle.schedules.plan_files.archive import load_plan, save_plan
 from treadle.schedules.schedule import MAX_EXPANDED_RANKS

@@ -5,6 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 import pytest
+from treadle.planning.summary import solve_summary
 
 import places
 from treadle.errors import FormatError, InfeasibleError
@@ -13,7 +14,6 @@ from treadle.planning.solving import forestcoll
 from treadle.planning.solving.forest_request import tree_budget
 from treadle.planning.solving.forestcoll import _request, _unit_limits
 from treadle.planning.solving.tree_choice import _dyadic
-from treadle.planning.summary import solve_summary
 from treadle.schedules.trees.forest import ForestSchedule
 from treadle.synthesis.result import Alternative, Result
 from treadle.synthesis.scheduler_options import Form

@@ -13,6 +13,7 @@ from treadle.errors import FormatError
 from treadle.options.drawing import Report
 from treadle.options.rows import refuse
 from treadle.options.shared import Fabric, ReadOrSolved
+from treadle.render.rows import row
 from treadle.topologies.topology import Topology
 
 _OF_SHARDING = ("fabric", "gpu", "model", "tokens", "sequence")
@@ -54,8 +55,8 @@ def command(o: Report) -> int:
                 return FAILED
     data = page.encode()
     write_bytes(o.output, data)
-    output.line(f"page        {o.output}, {len(data):,} bytes")
-    output.result({"page": str(o.output), "bytes": len(data)})
+    text = f"{o.output}, {len(data):,} bytes"
+    output.show([row("report", text, page=str(o.output), bytes=len(data))])
     return 0
 
 
@@ -79,6 +80,6 @@ def _draw(output: Output, o: Report) -> int:
             warn(f"draw: {error}")
             return FAILED
         write_bytes(o.output, picture)
-        output.line(f"picture     {o.output}, {len(picture):,} bytes")
-        output.result({"picture": str(o.output), "bytes": len(picture)})
+        text = f"{o.output}, {len(picture):,} bytes"
+        output.show([row("drawing", text, picture=str(o.output), bytes=len(picture))])
     return 0

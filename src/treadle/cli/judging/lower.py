@@ -9,8 +9,6 @@ from treadle.atomic import write_bytes
 from treadle.cli.judging.text_sets import lowered_sets, put_sets, set_folder
 from treadle.cli.output import Output, ProgressLine, warn
 from treadle.cli.plan_file import read_plan
-from treadle.cli.quantities import counted
-from treadle.cli.solving.report import describe_shortfall
 from treadle.cli.status import FAILED, put
 from treadle.cli.text_places import TextPlace, check_folder, place_of, place_of_group
 from treadle.context import Context
@@ -18,15 +16,11 @@ from treadle.errors import ScheduleError
 from treadle.options.judging import Lower, Text
 from treadle.options.keywords import TextKeywords
 from treadle.options.rows import keywords
-from treadle.planning import Format, Loading, Lowered, LoweredGroup, Profile, find_format
+from treadle.planning import Lowered, Profile, find_format
 from treadle.planning.group_plans import group_name
-from treadle.planning.summary import (
-    describe_blocks,
-    needs_card_routes,
-    shortfall_summary,
-    text_summary,
-    throughput,
-)
+from treadle.render.files import describe_shortfall, lower_rows, lowered_values, shortfall_values
+from treadle.render.problems import throughput
+from treadle.render.rows import facts
 from treadle.schedules.plan import Plan
 
 
@@ -71,17 +65,15 @@ def command(o: Lower) -> int:
                     write_bytes(path, data)
         elif not (o.json or o.quiet):
             _put(loaded, result)
-        if result is results[0]:
-            _report(output, loaded, result, target, where)
-        else:
-            _report_alike(output, result, where)
-    values = [_values(result, where, o.rank) for result, where in zip(results, places, strict=True)]
+    paths = [None if where is None else where.path for where in places]
+    values = [lowered_values(result, path, o.rank) for result, path in zip(results, paths, strict=True)]
     head = {**throughput(loaded), "format": o.to, "in_place": o.in_place, "instances": results[0].instances}
     if len(results) == 1:
-        output.result({**head, **values[0]})
+        head |= values[0]
     else:
         sizes = {"groups": len(results), "group_size": loaded.collective.group_size}
-        output.result({**head, **shortfall_summary(None), **sizes, "texts": values})
+        head |= {**shortfall_values(None), **sizes, "texts": values}
+    output.show([*lower_rows(loaded, results, paths, target), facts(head)])
     return 0
 
 
@@ -139,91 +131,4 @@ def _put(loaded: Plan, result: Lowered) -> None:
     for caution in result.cautions:
         warn(caution)
     if result.shortfall is not None:
-        warn(describe_shortfall(loaded, result.shortfall, "the text"))
-
-
-def _values(result: Lowered, place: TextPlace | None, rank: int | None) -> dict[str, object]:
-    """What JSON says of one text."""
-    group = result.group
-    return {
-        **({} if group is None else {"group": group.number, "group_ranks": list(group.ranks)}),
-        **shortfall_summary(result.shortfall),
-        **({"profile": result.dialect} if result.dialect else {}),
-        **{f"{noun.replace(' ', '_')}s": count for noun, count in result.counts},
-        **text_summary(result),
-        **({} if rank is None else {"rank": rank}),
-        "loaded_by_runtime": False,
-        **({} if place is None else {"path": str(place.path)}),
-    }
-
-
-def _report(output: Output, plan: Plan, result: Lowered, target: Format, place: TextPlace | None) -> None:
-    """What was written, how it was checked, what it serves, how it is loaded, and what it leaves out."""
-    contents = " in ".join(counted(count, noun) for noun, count in result.counts)
-    runtime = f"the {result.dialect} runtime" if result.dialect else result.loading.runtime.split(" (")[0]
-    where = "" if place is None else place.path
-    output.line(f"written     {where}: {target.name} for {result.dialect or runtime}, {contents}")
-    output.line(f"checked     {result.checked}; never loaded by {runtime}")
-    if result.group is not None:
-        output.line(
-            f"group       {result.group.number} of {plan.collective.n_groups}: for a communicator of "
-            f"{counted(len(result.group.ranks), 'rank')}, the plan's {_ranks(result.group)} in this order; "
-            "no other loads it"
-        )
-    _tell_sizes(output, result)
-    _tell_loading(output, result.loading)
-    for caution in result.cautions:
-        output.line(f"beware      {caution}")
-    for line in describe_blocks(result):
-        output.line(line)
-    if result.shortfall is not None:
-        output.line(f"note        {describe_shortfall(plan, result.shortfall, 'the text')}")
-    if needs_card_routes(plan) and not target.holds_routes:
-        output.line("note        the text names no routes: cards need them too (treadle routes PLAN -o FILE)")
-
-
-def _report_alike(output: Output, result: Lowered, place: TextPlace | None) -> None:
-    """Another group's text, of which the same holds; what does not is said."""
-    assert result.group is not None
-    where = "" if place is None else place.path
-    output.line(f"written     {where}: group {result.group.number}, the plan's {_ranks(result.group)}")
-    for caution in result.cautions:
-        output.line(f"beware      {caution}")
-
-
-def _ranks(group: LoweredGroup) -> str:
-    more = f" and {len(group.ranks) - _MOST_RANKS} more" if len(group.ranks) > _MOST_RANKS else ""
-    return ", ".join(map(str, group.ranks[:_MOST_RANKS])) + more
-
-
-_MOST_RANKS = 16
-"""Of a group, in a line."""
-
-
-def _tell_sizes(output: Output, result: Lowered) -> None:
-    """The sizes that runtimes give to the text, and what others would cost."""
-    if result.plan_chunks is not None and result.n_chunks != result.plan_chunks:
-        output.line(
-            f"chunks      {result.n_chunks} instead of {result.plan_chunks}, which serve more sizes: "
-            f"{float(result.rounding_loss):.2%} slower (--chunks plan keeps them)"
-        )
-    for place, one in enumerate(result.served):
-        who = "serves      " if place == 0 else f"            with {one.selector} found: "
-        output.line(f"{who}{one.summary} ({one.rule})")
-    better = result.friendlier
-    if better is not None:
-        cost = f"{float(better.loss):.2%} slower or more" if better.loss else "no slower by their bound"
-        output.line(
-            f"            {counted(better.trees, 'tree')} per root (solve --trees {better.trees}) would "
-            f"serve {better.n_served}: {cost}"
-        )
-
-
-def _tell_loading(output: Output, loading: Loading) -> None:
-    """What to run and set, how to see that it worked, and when the file is left aside."""
-    lines = (*loading.prepare, *(f"{name}={value}" for name, value in loading.environment), *loading.code)
-    output.line(f"load        {loading.runtime}{':' if lines else ''}")
-    for line in lines:
-        output.line(f"            {line}")
-    output.line(f"seen        {loading.check}")
-    output.line(f"left aside  {loading.fallback}")
+        warn(describe_shortfall(loaded, result.shortfall, "the file"))

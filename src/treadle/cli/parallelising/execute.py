@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from treadle import planning
 from treadle.cli.output import Output, ProgressLine
-from treadle.cli.parallelising.execution_report import execution_values, print_execution
-from treadle.cli.quantities import counted
 from treadle.cli.status import FAILED, fail
 from treadle.context import Context
 from treadle.options.parallelising import Execute
+from treadle.render.parallelism import execution_rows
+from treadle.render.quantities import counted
 
 
 def command(o: Execute) -> int:
@@ -25,8 +25,7 @@ def command(o: Execute) -> int:
             seed=o.seed,
             timeout_s=o.timeout_s,
         )
-    print_execution(output, str(o.plan), found)
-    output.result(execution_values(found))
+    output.show(execution_rows(str(o.plan), found))
     if found.faults:
         return fail(f"{o.plan}: {counted(len(found.faults), 'fault')}; the first: {found.faults[0]}", FAILED)
     return 0

@@ -8,14 +8,14 @@ from pathlib import Path
 from treadle import planning
 from treadle.atomic import write_bytes
 from treadle.cli.output import Output, ProgressLine, late
-from treadle.cli.parallelising.parallel_report import parallelize_values, print_parallelize
-from treadle.cli.parallelising.plan_report import changes_values, print_changes, print_story, story_values
 from treadle.cli.status import INFEASIBLE, fail
 from treadle.cli.step_options import named_fabrics
 from treadle.errors import FormatError, InfeasibleError
 from treadle.options.parallelising import Parallelize, Sharding
 from treadle.options.rows import keywords
 from treadle.planning import ParallelizeKeywords, ParallelizeResult
+from treadle.render.parallelism import parallelize_rows, plan_changes_rows, tensor_rows
+from treadle.render.rows import Row, facts, row
 
 
 def command(o: Parallelize) -> int:
@@ -35,27 +35,17 @@ def command(o: Parallelize) -> int:
         changes = None if o.diff is None else planning.plan_changes(found, o.diff)
     if o.output is not None:
         write_bytes(o.output, planning.parallel_plan_text(found).encode())
-    print_parallelize(output, found)
-    for story in stories:
-        print_story(output, story)
+    rows = [*parallelize_rows(found), *tensor_rows(stories)]
     if changes is not None:
-        print_changes(output, changes)
+        rows += plan_changes_rows(changes)
     if o.output is not None:
-        output.line(f"written     {o.output}")
+        rows.append(row("written", str(o.output), plan=str(o.output)))
     if o.report is not None:
         write_bytes(o.report, planning.report(found).encode())
-        output.line(f"report      {o.report}")
-    exported = _exports(output, found, o.export)
-    values = parallelize_values(found) | ({} if o.output is None else {"plan": str(o.output)})
-    if o.report is not None:
-        values["report"] = str(o.report)
-    if stories:
-        values["explained"] = [story_values(story) for story in stories]
-    if changes is not None:
-        values["differences"] = changes_values(changes)
-    if exported:
-        values["exports"] = exported
-    output.result(values)
+        rows.append(row("report", str(o.report), report=str(o.report)))
+    exported: list[dict[str, object]] = []
+    rows += [_export(found, path, exported) for path in o.export]
+    output.show([*rows, facts(exports=exported or None)])
     if any(one["file"] is None for one in exported):
         return fail("--export: what was searched for is found, but cannot be written so", INFEASIBLE)
     if o.time_limit_s is not None and any(search.is_late for search in found.searches):
@@ -76,19 +66,14 @@ def _check_files(plan: Path | None, exports: Sequence[Path]) -> None:
         raise FormatError("--output and --export: expected different files")
 
 
-def _exports(output: Output, found: ParallelizeResult, paths: Sequence[Path]) -> list[dict[str, object]]:
-    """Write texts for others; what they cannot say is told, which may be all of it."""
-    written: list[dict[str, object]] = []
-    for path in paths:
-        try:
-            text, lost = planning.exported_plan(found, path.suffix.lower())
-        except InfeasibleError as error:
-            output.line(f"not written {path}: {error}")
-            written.append({"file": None, "not_said": [str(error)]})
-            continue
-        write_bytes(path, text.encode())
-        output.line(f"written     {path}{': not said there:' if lost else ''}")
-        for one in lost:
-            output.line(f"            {one}")
-        written.append({"file": str(path), "not_said": [str(one) for one in lost]})
-    return written
+def _export(found: ParallelizeResult, path: Path, exported: list[dict[str, object]]) -> Row:
+    """Write a file for another program; what its format cannot express is reported."""
+    try:
+        text, lost = planning.exported_plan(found, path.suffix.lower())
+    except InfeasibleError as error:
+        exported.append({"file": None, "not_said": [str(error)]})
+        return row("not written", f"{path}: {error}")
+    write_bytes(path, text.encode())
+    missing = [str(one) for one in lost]
+    exported.append({"file": str(path), "not_said": missing})
+    return row("written", "\n".join([f"{path}{', which cannot express:' if lost else ''}", *missing]))

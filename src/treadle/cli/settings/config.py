@@ -15,6 +15,8 @@ from treadle.cli.settings.configuration import (
 from treadle.cli.settings.json_schema import described_commands, json_schema
 from treadle.cli.status import put
 from treadle.options.settings import Config, ConfigSchema
+from treadle.render.rows import row
+from treadle.render.table import Table
 
 
 def command(o: Config) -> int:
@@ -29,29 +31,27 @@ def command(o: Config) -> int:
         else (one.key, "-", f"{one.variable}: {one.meaning}")
         for one in SETTINGS
     ]
-    output.table(("key", "value", "from"), rows, left=3)
-    output.line()
-    files = settings_files(os.environ)
-    for path in files:
-        output.line(f"file        {path}{'' if path.is_file() else ': there is none'}")
+    files = [(str(path), path.is_file()) for path in settings_files(os.environ)]
     strange = unknown_variables(os.environ)
-    for name, hint in strange:
-        output.line(f"note        {name} is no variable of Treadle's{hint}")
-    output.result(
-        {
-            "settings": [
-                {
-                    "key": one.key,
-                    "variable": one.variable,
-                    "meaning": one.meaning,
-                    **({} if one.key not in chosen else {"value": chosen[one.key].value}),
-                    **({} if one.key not in chosen else {"origin": chosen[one.key].origin}),
-                }
-                for one in SETTINGS
-            ],
-            "files": [{"path": str(path), "exists": path.is_file()} for path in files],
-            "unknown_variables": [name for name, _ in strange],
-        }
+    output.show(
+        [
+            Table(("key", "value", "from"), rows, 3),
+            row(None, ""),
+            *(row("file", f"{path}{'' if exists else ': not found'}") for path, exists in files),
+            *(row("warning", f"{name} is not a variable of Treadle{hint}") for name, hint in strange),
+        ],
+        settings=[
+            {
+                "key": one.key,
+                "variable": one.variable,
+                "meaning": one.meaning,
+                **({} if one.key not in chosen else {"value": chosen[one.key].value}),
+                **({} if one.key not in chosen else {"origin": chosen[one.key].origin}),
+            }
+            for one in SETTINGS
+        ],
+        files=[{"path": path, "exists": exists} for path, exists in files],
+        unknown_variables=[name for name, _ in strange],
     )
     return 0
 

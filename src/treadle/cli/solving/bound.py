@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from treadle import planning
 from treadle.cli.output import Output, ProgressLine, late
-from treadle.cli.solving.group_report import cut_off, mesh_values, print_groups, print_mesh, say
-from treadle.cli.solving.jobs_report import BESIDE_JOBS, OF_JOBS, bound_jobs
-from treadle.cli.solving.report import print_bound, print_pair_rate, print_problem, print_rate, print_seconds
-from treadle.cli.solving.size_report import print_size_bounds
+from treadle.cli.status import INFEASIBLE, fail
 from treadle.errors import FormatError
 from treadle.options.rows import keywords, refuse
 from treadle.options.shared import Costs, Problem, Seed, TimeLimit, Workers
-from treadle.options.solving import Bound
-from treadle.planning.group_summary import rate_values
-from treadle.planning.summary import bound_summary
-from treadle.planning.together.shared_rates import shared_rates
+from treadle.options.solving import Bound, Compare
 from treadle.planning.workers import workers
+from treadle.render.solving import bound_result_rows, cut_off_rows, jobs_rows
 
 
 def command(o: Bound) -> int:
-    """Print the optimum and its witness, without building a schedule."""
+    """Print the optimum and its bottleneck, without building a schedule."""
     output = Output.of(o)
     if o.jobs is not None:
-        refuse(o, (*OF_JOBS, "method", "gap", "size", "cost_model"), BESIDE_JOBS)
-        return bound_jobs(output, o)
+        return _bound_jobs(output, o)
     if o.cost_model is not None and o.size is None:
         raise FormatError("--cost-model: valid only for times at sizes; give --size too")
     try:
@@ -39,26 +35,10 @@ def command(o: Bound) -> int:
             )
     except planning.CutOffGroupError as error:
         seconds = {} if error.forwarding is None else dict(error.forwarding.seconds)
-        return cut_off(output, error, o.mesh, o.axes, {"seconds": seconds})
+        return cut_off(output, error, o, seconds=seconds)
     except planning.TimeLimitError:
         return late("the bound is not known; allow more time (--time-limit)")
-    print_problem(output, result.topology, result.collective)
-    print_mesh(output, o.mesh, o.axes)
-    shared = shared_rates(result)
-    if shared is not None:
-        model = result.bound.model or planning.model_of(result.topology, result.collective)
-        print_groups(output, result.topology, result.collective, shared, model)
-        for note in result.notes:
-            say(output, "note", note)
-        if result.rate is not None:
-            print_pair_rate(output, result.rate)
-    elif result.rate is None:
-        print_bound(output, result.topology, result.collective, result.bound)
-    else:
-        print_rate(output, result.rate)
-    print_size_bounds(output, result)
-    print_seconds(output, result.seconds)
-    output.result(_values(result, o.mesh, o.axes))
+    output.show(bound_result_rows(result, output.rates, mesh=o.mesh, axes=o.axes))
     if o.time_limit_s is not None and result.groups is not None and not result.groups.is_exact:
         share = float(1 - result.groups.lower / result.groups.upper)
         return late(f"the optimum is known but for a gap of {share:.3g}")
@@ -67,9 +47,21 @@ def command(o: Bound) -> int:
     return 0
 
 
-def _values(result: planning.BoundResult, mesh: str | None, axes: str | None) -> dict[str, object]:
-    """What JSON says; axes over all ranks make one group, which is alone and together at once."""
-    values = {**bound_summary(result), **mesh_values(mesh, axes)}
-    if mesh is not None and result.groups is None and result.rate is None:
-        values |= {**rate_values("alone", result.algbw), **rate_values("together", result.algbw)}
-    return values
+def cut_off(output: Output, error: planning.CutOffGroupError, o: Bound | Compare, **more: Any) -> int:
+    """Report a group that is cut off; the exit status."""
+    output.show(cut_off_rows(error, output.rates, mesh=o.mesh, axes=o.axes), **more)
+    return fail(str(error), INFEASIBLE)
+
+
+def _bound_jobs(output: Output, o: Bound) -> int:
+    from treadle.cli.solving.solve import OF_JOBS, WITH_JOBS
+
+    refuse(o, (*OF_JOBS, "method", "gap", "size", "cost_model"), WITH_JOBS)
+    assert o.jobs is not None
+    try:
+        with ProgressLine(quiet=output.is_silent) as progress:
+            result = planning.bound_jobs(o.topology, o.jobs, progress=progress, **keywords(o, TimeLimit))
+    except planning.TimeLimitError:
+        return late("the rates are not known; allow more time (--time-limit)")
+    output.show(jobs_rows(result, output.rates), variant="jobs")
+    return 0

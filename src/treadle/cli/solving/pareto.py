@@ -5,13 +5,13 @@ from __future__ import annotations
 from treadle import planning
 from treadle.atomic import write_bytes
 from treadle.cli.output import Output, ProgressLine, late
-from treadle.cli.quantities import AS_THEY_COME, counted
-from treadle.cli.solving.report import print_problem
 from treadle.context import Context
 from treadle.options.rows import keywords, refuse
 from treadle.options.shared import TimeLimit
 from treadle.options.solving import Pareto
-from treadle.planning.summary import front_summary, problem_summary
+from treadle.render.quantities import counted
+from treadle.render.rows import row
+from treadle.render.solving import front_rows, tree_front_rows
 
 
 def command(o: Pareto) -> int:
@@ -31,25 +31,7 @@ def command(o: Pareto) -> int:
             time_limit_s=o.time_limit_s or planning.DEFAULT_TIME_LIMIT_S,
             seed=o.seed,
         )
-    print_problem(output, problem.topology, problem.collective)
-    output.line(f"least       {front.least_steps} steps; {front.least_ratio} rounds per chunk")
-    output.line()
-    rows = [
-        (
-            str(point.steps),
-            str(point.ratio),
-            str(point.chunks),
-            ",".join(map(str, point.rounds)),
-            "yes" if point.is_proved else "no",
-        )
-        for point in front.points
-    ]
-    output.table(
-        ("steps", "rounds / chunks", "chunks", "rounds", "proved optimal"), rows, left=0, least=("chunks",)
-    )
-    if not rows:
-        output.line("no schedule within these limits")
-    output.result({**problem_summary(problem.topology, problem.collective), **front_summary(front)})
+    output.show(front_rows(problem.topology, problem.collective, front))
     undecided = sum(entry.reason == "time limit" for entry in front.excluded)
     return late(f"undecided: {counted(undecided, 'candidate')}") if undecided else 0
 
@@ -67,28 +49,11 @@ def _of_trees(output: Output, problem: planning.Problem, o: Pareto) -> int:
             progress=progress,
             **keywords(o, TimeLimit),
         )
-    print_problem(output, problem.topology, problem.collective)
-    output.line(f"optimum     {AS_THEY_COME.both(front.optimal_algbw, problem.collective)}")
-    output.line()
-    rows = [
-        (
-            str(point.height),
-            str(point.trees_per_root),
-            AS_THEY_COME(point.algbw),
-            f"{float(point.algbw / front.optimal_algbw):.1%}",
-            "-" if point.most is None else AS_THEY_COME(point.most),
-            "yes" if front.certified(point) else "no",
-        )
-        for point in front.points
-    ]
-    heads = ("height", "trees", "algbw", "% optimum", "height's bound", "certified")
-    output.table(heads, rows, left=0, least=("height's bound",))
-    summary = planning.tree_front_summary(front)
+    rows = [*tree_front_rows(problem.topology, problem.collective, front)]
     if picture is not None:
         title = f"{problem.collective.kind} on {problem.topology.name}"
         kind = picture.suffix[1:].lower()
         write_bytes(picture, planning.front_picture(front, title=title, file_format=kind))
-        output.line(f"picture     {picture}")
-        summary["picture"] = str(picture)
-    output.result({**problem_summary(problem.topology, problem.collective), **summary})
+        rows.append(row("plot", str(picture), picture=str(picture)))
+    output.show(rows)
     return 0

@@ -1,4 +1,4 @@
-"""``treadle solve``."""
+"""``treadle solve``: one schedule, a set by size, concurrent jobs, or routes."""
 
 from __future__ import annotations
 
@@ -7,128 +7,160 @@ from pathlib import Path
 from treadle import planning
 from treadle.atomic import write_bytes
 from treadle.cli.output import COMMAND, STOPGAP, Output, ProgressLine, late, warn
-from treadle.cli.quantities import shortfall
-from treadle.cli.solving.group_report import mesh_values, print_groups, print_mesh
-from treadle.cli.solving.report import (
-    print_bound,
-    print_packing,
-    print_problem,
-    print_routes,
-    print_schedule,
-    print_seconds,
-    print_verification,
-)
 from treadle.cli.status import FAILED
 from treadle.context import Context
 from treadle.errors import FormatError
 from treadle.options.rows import keywords, refuse
-from treadle.options.shared import Problem, Seed, TimeLimit, Workers
+from treadle.options.shared import Costs, Problem, Seed, TimeLimit, Workers
 from treadle.options.solving import RouteLimits, Scheduler, Solve
 from treadle.planning.problem import resolve_kind
-from treadle.planning.summary import solve_summary
 from treadle.planning.workers import workers
+from treadle.render.rows import row
+from treadle.render.solving import jobs_rows, route_rows, size_set_rows, solve_rows
 from treadle.schedules.collective import CollectiveKind
+from treadle.schedules.plan import Plan
 from treadle.topologies.topology import Topology
 
 _OF_ONE = (*Scheduler.rows, "explain", "mesh")
 """Options of a single schedule, which a range of sizes has several of."""
+OF_JOBS = ("collective", *Problem.rows)
+"""Options that a file of jobs has for each."""
+WITH_JOBS = "not supported with --jobs, whose file states that for each job"
 
 
 def command(o: Solve) -> int:
     """Synthesise a schedule, verify it, report, and write a plan."""
     output = Output.of(o)
-    if o.jobs is not None:
-        # here and below, because each form of the command has modules of its own
-        from treadle.cli.solving.jobs_report import BESIDE_JOBS, OF_JOBS, solve_jobs
-
-        refuse(o, (*OF_JOBS, "algorithm", "trees", "multicast", "trim"), BESIDE_JOBS)
-        return solve_jobs(output, o)
-    if o.routes:
-        return solve_routes(output, o)
-    if o.retune is not None:
-        from treadle.cli.solving.size_set_report import retune
-
-        return retune(output, o)
-    if o.size is not None:
-        refuse(
-            o,
-            _OF_ONE,
-            "with --size candidates are tried with options of their own; leave out one or the other",
-        )
-        from treadle.cli.solving.size_set_report import solve_size_set
-
-        return solve_size_set(output, o)
-    refuse(o, ("max_schedules", "cost_model"), "valid only for plans by size; give --size too")
     try:
-        with ProgressLine(quiet=output.is_silent) as progress, workers(**keywords(o, Workers)):
-            result = planning.solve(
-                o.topology,
-                o.collective,
-                algorithm=o.algorithm,
-                progress=progress,
-                **keywords(o, Scheduler, Seed, TimeLimit, Problem),
-            )
-            if o.output is not None:
-                Context(progress).announce("writing")
-                from treadle.schedules.plan_files.archive import save_plan
-
-                save_plan(o.output, result.plan)
-    except planning.RejectedError as error:
-        warn(str(error))
-        return FAILED
-    print_problem(output, result.plan.topology, result.plan.collective)
-    print_mesh(output, o.mesh, o.axes)
-    shared = None
-    if result.collective.blocks is not None:
-        from treadle.planning.together.shared_rates import shared_rates
-
-        shared = shared_rates(result)
-    if shared is not None and result.bound is not None:
-        model = result.bound.model or planning.model_of(result.topology, result.collective)
-        print_groups(output, result.topology, result.collective, shared, model)
-    elif result.bound is not None:
-        print_bound(output, result.plan.topology, result.plan.collective, result.bound)
-    print_schedule(output, result)
-    if o.explain:
-        print_packing(output, result)
-    print_verification(output, result.report)
-    print_seconds(output, result.seconds)
-    if o.output is not None:
-        output.line(f"plan        {o.output}")
-    written = {} if o.output is None else {"plan": str(o.output)}
-    output.result({**solve_summary(result), **mesh_values(o.mesh, o.axes), **written})
-    return late(STOPGAP) if result.is_late else 0
-
-
-def solve_routes(output: Output, o: Solve) -> int:
-    """Compute deadlock-free routes of an all-to-all near the optimal rate, or write those of a plan."""
-    COMMAND.set("routes")
-    refuse(
-        o, set(Scheduler.rows) - {*RouteLimits.rows, "chunks"}, "not supported with --routes; leave it out"
-    )
-    if resolve_kind(o.collective) is not CollectiveKind.ALLTOALL:
-        raise FormatError(f"--routes: {o.collective} has no routes; expected alltoall")
-    form = None if o.output is None else _route_format(o.output)
-    try:
-        with ProgressLine(quiet=output.is_silent) as progress:
-            if not isinstance(o.topology, Topology):
-                reason = f"{o.topology}: a plan has its routes; leave out the options that choose them"
-                refuse(o, (*RouteLimits.rows, *Problem.rows, "chunks", "file_format", "time_limit_s"), reason)
-                Context(progress).announce("reading")
-                from treadle.cli.plan_file import read_plan
-
-                result = planning.routes_of(read_plan(o.topology, o.max_memory))
-            else:
-                result = planning.routes(
-                    o.topology,
-                    chunks=o.chunks,
-                    progress=progress,
-                    **keywords(o, RouteLimits, Seed, TimeLimit, Problem),
-                )
+        if o.jobs is not None:
+            return _solve_jobs(output, o)
+        if o.routes:
+            return _solve_routes(output, o)
+        if o.retune is not None:
+            return _retune(output, o)
+        return _solve(output, o) if o.size is None else _solve_sizes(output, o)
     except (planning.RejectedError, planning.UnverifiedPlanError) as error:
         warn(str(error))
         return FAILED
-    values = planning.routes_summary(result)
+
+
+def _solve(output: Output, o: Solve) -> int:
+    refuse(o, ("max_schedules", "cost_model"), "valid only for plans by size; give --size too")
+    with ProgressLine(quiet=output.is_silent) as progress, workers(**keywords(o, Workers)):
+        result = planning.solve(
+            o.topology,
+            o.collective,
+            algorithm=o.algorithm,
+            progress=progress,
+            **keywords(o, Scheduler, Seed, TimeLimit, Problem),
+        )
+        _save(o, result.plan, progress)
+    rows = solve_rows(result, output.rates, mesh=o.mesh, axes=o.axes, path=o.output, explain=o.explain)
+    output.show(rows)
+    return late(STOPGAP) if result.is_late else 0
+
+
+def _save(o: Solve, plan: Plan, progress: ProgressLine) -> None:
+    if o.output is not None:
+        Context(progress).announce("writing")
+        from treadle.schedules.plan_files.archive import save_plan
+
+        save_plan(o.output, plan)
+
+
+def _solve_sizes(output: Output, o: Solve) -> int:
+    reason = "with --size candidates are tried with options of their own; leave out one or the other"
+    refuse(o, _OF_ONE, reason)
+    assert o.size is not None
+    try:
+        with ProgressLine(quiet=output.is_silent) as progress:
+            result = planning.solve_sizes(
+                o.topology,
+                o.collective,
+                planning.parse_sizes(o.size),
+                max_schedules=o.max_schedules,
+                algorithms=None if o.algorithm is None else o.algorithm.split(","),
+                progress=progress,
+                **keywords(o, Costs, TimeLimit, Problem),
+            )
+            _save(o, result.plan, progress)
+    except planning.TimeLimitError:
+        return late("no candidate is there yet; allow more time (--time-limit)")
+    return _show_sizes(output, o, result, "sizes")
+
+
+def _retune(output: Output, o: Solve) -> int:
+    assert o.retune is not None
+    if o.cost_model is None:
+        raise FormatError("--cost-model is missing: what messages cost now, a file or a name")
+    COMMAND.set("retune")
+    with ProgressLine(quiet=output.is_silent) as progress:
+        result = planning.retune(
+            o.retune,
+            o.cost_model,
+            planning.parse_sizes(o.size or "1K..1G"),
+            max_schedules=o.max_schedules,
+            progress=progress,
+        )
+        _save(o, result.plan, progress)
+    return _show_sizes(output, o, result)
+
+
+def _show_sizes(output: Output, o: Solve, result: planning.SizeSet, variant: str = "") -> int:
+    output.show(size_set_rows(result, output.rates, path=o.output), variant=variant)
+    return late("sizes that were not reached are left to their neighbours") if result.is_late else 0
+
+
+def _solve_jobs(output: Output, o: Solve) -> int:
+    refuse(o, (*OF_JOBS, "algorithm", "trees", "multicast", "trim"), WITH_JOBS)
+    folder = o.output
+    assert o.jobs is not None
+    if folder is not None and folder.exists() and not folder.is_dir():
+        raise FormatError(f"-o {folder}: is a file; plans of jobs are written into a folder")
+    try:
+        with ProgressLine(quiet=output.is_silent) as progress:
+            result = planning.solve_jobs(
+                o.topology,
+                o.jobs,
+                max_trees=o.max_trees,
+                exact=o.exact,
+                progress=progress,
+                **keywords(o, TimeLimit),
+            )
+    except planning.TimeLimitError:
+        return late("there are no plans; allow more time (--time-limit)")
+    if folder is not None:
+        from treadle.planning.together.jobs_folder import save_jobs
+
+        save_jobs(folder, result)
+    output.show(jobs_rows(result, output.rates, folder=folder), variant="jobs")
+    return 0
+
+
+def _solve_routes(output: Output, o: Solve) -> int:
+    """Compute deadlock-free routes of an all-to-all near the optimal rate, or write those of a plan."""
+    COMMAND.set("routes")
+    of_routes = {*RouteLimits.rows, "chunks"}
+    refuse(o, set(Scheduler.rows) - of_routes, "not supported with --routes; leave it out")
+    if resolve_kind(o.collective) is not CollectiveKind.ALLTOALL:
+        raise FormatError(f"--routes: {o.collective} has no routes; expected alltoall")
+    form = None if o.output is None else _route_format(o.output)
+    with ProgressLine(quiet=output.is_silent) as progress:
+        if isinstance(o.topology, Topology):
+            result = planning.routes(
+                o.topology,
+                chunks=o.chunks,
+                progress=progress,
+                **keywords(o, RouteLimits, Seed, TimeLimit, Problem),
+            )
+        else:
+            reason = f"{o.topology}: a plan has its routes; leave out the options that choose them"
+            refuse(o, (*of_routes, *Problem.rows, "file_format", "time_limit_s"), reason)
+            Context(progress).announce("reading")
+            from treadle.cli.plan_file import read_plan
+
+            result = planning.routes_of(read_plan(o.topology, o.max_memory))
+    rows = [*route_rows(result, output.rates)]
     if o.output is not None and form is not None:
         lowered = planning.routes_lowered(result, form, path=str(o.output))
         for fault in lowered.faults[:20]:
@@ -136,31 +168,10 @@ def solve_routes(output: Output, o: Solve) -> int:
         if lowered.faults:
             return FAILED
         write_bytes(o.output, lowered.text.encode())
-        values |= {"routes_file": str(o.output), "judged": lowered.judgement.check.value}
-    _print_routes(output, result)
-    if o.output is not None:
-        output.line(f"written     {o.output}; not loaded by any adapter")
-        output.line(f"checked     {lowered.checked}")
-    if result.seconds:
-        print_seconds(output, result.seconds)
-    output.result(values)
+        rows.append(row("written", f"{o.output}; no runtime adapter loads it", routes_file=str(o.output)))
+        rows.append(row("checked", lowered.checked, judged=lowered.judgement.check.value))
+    output.show(rows)
     return late("these are quick routes in place of the wanted ones") if result.is_late else 0
-
-
-def _print_routes(output: Output, result: planning.RoutesResult) -> None:
-    plan = result.plan
-    print_problem(output, plan.topology, plan.collective)
-    standing = ""
-    if result.bound is not None:
-        is_met = result.algbw == result.bound
-        limit = "" if is_met else ", at most"
-        output.line(f"optimum     {output.rates.both(result.bound, plan.collective)}{limit}")
-        standing = ", optimal" if is_met else f", {shortfall(result.algbw, result.bound)} below the bound"
-    output.line(f"schedule    {output.rates.both(result.algbw, plan.collective)}{standing}")
-    print_routes(output, result.schedule, plan.algorithm)
-    print_verification(output, result.report)
-    for note in result.notes:
-        output.line(f"note        {note}")
 
 
 def _route_format(path: Path) -> planning.RouteFormat:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from treadle import planning
 from treadle.atomic import write_bytes
 from treadle.cli.cost_model_option import asked_cost_model
 from treadle.cli.output import Output, ProgressLine
 from treadle.cli.step_options import named_fabrics
-from treadle.cli.training.serve_report import phase_values, print_phases
-from treadle.cli.training.step_report import print_steps, step_values
 from treadle.errors import FormatError
 from treadle.options.rows import keywords, refuse
 from treadle.options.training import Step, Train
 from treadle.planning import TrainKeywords, TrainResult, TrainRow
+from treadle.render.rows import Row, row
+from treadle.render.training import phase_rows, step_rows
 
 
 def command(o: Train) -> int:
@@ -44,8 +46,7 @@ def command(o: Train) -> int:
                 progress=progress,
                 **options,
             )
-        print_phases(output, served)
-        output.result(phase_values(served), variant="phase")
+        output.show(phase_rows(served), variant="phase")
         return 0
     if o.batch is not None:
         if len(o.batch) > 1:
@@ -55,38 +56,31 @@ def command(o: Train) -> int:
         result = planning.train(
             o.model, fabrics, mesh=o.mesh, gpu=o.gpu, schedules=names, progress=progress, **options
         )
-    written = _files(result, result.rows[0], o)
+    first = result.rows[0]
+    rows = [*step_rows(result)]
+    for name, path in _files(result, first, o).items():
+        rows.append(Row(name, f"{path}: {first.fabric}, {first.schedule}", {name: str(path)}))
     if o.report is not None:
         write_bytes(o.report, planning.report(result).encode())
-        written["report"] = str(o.report)
-    print_steps(output, result)
-    values = step_values(result) | written
-    for name in ("trace", "picture", "chakra", "workload"):
-        if name in values:
-            row = result.rows[0]
-            output.line(f"{name:<12}{values[name]}: {row.fabric}, {row.schedule}")
-    if o.report is not None:
-        output.line(f"report      {o.report}")
-    output.result(values)
+        rows.append(row("report", str(o.report), report=str(o.report)))
+    output.show(rows)
     return 0
 
 
-def _files(result: TrainResult, row: TrainRow, o: Train) -> dict[str, object]:
-    """Write what was asked for; paths as JSON has them."""
+def _files(result: TrainResult, first: TrainRow, o: Train) -> dict[str, Path | str]:
+    """Write the files that were requested; their paths."""
     given = {"trace": o.trace, "picture": o.picture, "workload": o.workload}
     places = [path.resolve() for path in given.values() if path is not None]
     if len(set(places)) < len(places):
         raise FormatError("--trace, --picture and --workload: expected different files")
     if o.trace is not None:
-        planning.write_trace(o.trace, planning.step_trace_of(result, row))
+        planning.write_trace(o.trace, planning.step_trace_of(result, first))
     if o.picture is not None:
-        image = planning.step_picture_of(result, row, file_format=o.picture.suffix[1:].lower())
+        image = planning.step_picture_of(result, first, file_format=o.picture.suffix[1:].lower())
         write_bytes(o.picture, image)
     if o.workload is not None:
-        write_bytes(o.workload, planning.step_workload_of(result, row).encode())
+        write_bytes(o.workload, planning.step_workload_of(result, first).encode())
     if o.chakra is not None:
-        planning.write_step_chakra(o.chakra, result, row)
-    return {
-        **{name: str(path) for name, path in given.items() if path is not None},
-        **({} if o.chakra is None else {"chakra": str(o.chakra)}),
-    }
+        planning.write_step_chakra(o.chakra, result, first)
+    found = {"trace": o.trace, "picture": o.picture, "chakra": o.chakra, "workload": o.workload}
+    return {name: path for name, path in found.items() if path is not None}

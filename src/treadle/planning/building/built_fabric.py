@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from treadle.brief import brief
 from treadle.checking import checked, unexpected
 from treadle.context import Progress, start
 from treadle.planning.building.build_prices import BuildPrices, load_prices
-from treadle.planning.building.cable_sheet import COPPER, CableSheet, cable_sheet
+from treadle.planning.building.cable_sheet import CableSheet, cable_sheet
 from treadle.planning.building.floor import Floor, load_floor
 from treadle.planning.building.optical_planes import OpticalBox, parse_box
 from treadle.planning.building.placement import (
@@ -141,43 +140,3 @@ def cabling(
         totals = cable_totals(fabric, placement)
     sheet = cable_sheet(fabric, placement, as_box(ocs, "ocs"), as_prices(costs, "costs"))
     return BuiltFabric(fabric, sheet, totals, in_order)
-
-
-def cabling_summary(built: BuiltFabric) -> dict[str, object]:
-    """What JSON says of a fabric's cables.
-
-    Examples
-    --------
-    >>> import treadle
-    >>> told = treadle.planning.cabling_summary(treadle.cabling("ring:4", rack_size=2))
-    >>> told["cables"], told["placement"]["placed"]["metres"]
-    (4, 15.6455)
-    """
-    sheet = built.sheet
-    values: dict[str, object] = {"cables": len(sheet.wires)}
-    if built.totals is not None and built.in_order is not None and sheet.placement is not None:
-        values["placement"] = {
-            "objective": str(sheet.placement.objective),
-            "racks": len(sheet.placement.racks),
-            "placed": _totals(built.totals),
-            "in_order": _totals(built.in_order),
-            "copper_cables": Counter(sheet.media)[COPPER],
-        }
-    if sheet.planes is not None:
-        held = Counter(sheet.planes.plane.tolist())
-        values["planes"] = {
-            "ports": sheet.planes.box.ports,
-            "boxes": sheet.planes.n_planes,
-            "cables_of_boxes": [held[number] for number in range(sheet.planes.n_planes)],
-            "price": None if sheet.planes.price is None else float(sheet.planes.price),
-        }
-    return values
-
-
-def _totals(totals: CableTotals) -> dict[str, object]:
-    return {
-        "metres": float(totals.metres),
-        "bundles": totals.bundles,
-        "in_rack": totals.in_rack,
-        "longest_m": float(totals.longest),
-    }

@@ -282,28 +282,3 @@ def _mended(
         yield Replugging(CableFault.WRONG, PlugAction.MOVE, far[:2], wanted[near][:2], near[:2])
     if over is not None:
         yield Replugging(CableFault.MISSING, PlugAction.LAY, over[0][:2], over[1][:2])
-
-
-def check_summary(report: CablingReport) -> dict[str, object]:
-    """What ``cabling check --json`` prints.
-
-    Examples
-    --------
-    >>> from pathlib import Path
-    >>> import treadle
-    >>> _ = Path("planned.csv").write_text(treadle.cabling("ring:3").sheet.text())
-    >>> told = treadle.planning.check_summary(treadle.check_cabling("planned.csv", "planned.csv"))
-    >>> told["planned"], told["right"], told["moves"]
-    (3, 3, 0)
-    """
-    return {
-        "planned": report.n_planned,
-        "seen": report.n_seen,
-        "right": report.n_right,
-        "moves": report.n_moves,
-        "missing": report.n_missing,
-        "surplus": report.n_surplus,
-        "kind": report.kind,
-        "doubts": list(report.doubts),
-        "repluggings": report.records(),
-    }

@@ -361,25 +361,3 @@ def _stays_connected(fabric: Topology, moves: Sequence[CableMove]) -> bool:
         if not (reached(n, tails, heads, 0) & reached(n, heads, tails, 0))[wanted].all():
             return False
     return True
-
-
-def growth_summary(plan: GrowthPlan) -> dict[str, object]:
-    """What JSON says of growth.
-
-    Examples
-    --------
-    >>> import treadle
-    >>> told = treadle.planning.growth_summary(treadle.grow("ring:3", 4))
-    >>> told["cut"], told["added"], told["steps"], told["connected"]
-    (1, 2, 2, True)
-    """
-    return {
-        "nodes": plan.topology.n_nodes,
-        "stages": plan.moves[-1].stage,
-        "cut": plan.n_cut,
-        "added": len(plan.moves) - plan.n_cut,
-        "steps": plan.steps,
-        "t_b_exact": f"{plan.t_b.numerator}/{plan.t_b.denominator}",
-        "connected": plan.is_connected,
-        "duplex": plan.is_duplex,
-    }

@@ -19,6 +19,7 @@ from treadle.brief import brief
 from treadle.checking import checked, unexpected
 from treadle.context import Progress, TimeLimitError, context, in_context
 from treadle.errors import FormatError, TopologyError
+from treadle.notebook import told_by
 from treadle.planning.fabrics_and_plans import FabricLike
 from treadle.planning.problem import resolve_kind, resolve_topology
 from treadle.planning.solving.bounds import bound
@@ -101,7 +102,7 @@ class FailureLevel:
         return self.fabrics[self.shares.index(self.worst)]
 
 
-@brief("topology", "levels", "seconds")
+@told_by("treadle.render.building:resilience_rows")
 @dataclass(frozen=True)
 class ResilienceResult(Tabular):
     """What failures cost a fabric.
@@ -336,44 +337,3 @@ def _count(amount: Amount, total: int, what: str) -> int:
     if not 1 <= count < total:
         raise TopologyError(f"resilience: {count} {what} of {total} are to fail; expected 1 to {total - 1}")
     return count
-
-
-def resilience_summary(result: ResilienceResult) -> dict[str, object]:
-    """What ``resilience --json`` prints.
-
-    Examples
-    --------
-    >>> import treadle
-    >>> found = treadle.resilience("ring:4", cables=[1], samples=1, collectives=["allgather"])
-    >>> told = treadle.planning.resilience_summary(found)
-    >>> told["cables"], told["levels"][0]["worst_share"], told["levels"][0]["harms"]
-    (4, 0.5, [{'cable': 'n1--n2', 'regained_share': 0.5}])
-    """
-    return {
-        "topology": result.topology.name,
-        "ranks": len(result.topology.compute_nodes),
-        "cables": result.cables,
-        "optima": [
-            {
-                "collective": name,
-                "busbw_bytes_per_s": float(rate),
-                "busbw_exact": f"{rate.numerator}/{rate.denominator}",
-            }
-            for name, rate in result.whole.items()
-        ],
-        "levels": [
-            {
-                "collective": level.collective,
-                "cables": level.cables,
-                "nodes": level.nodes,
-                "mean_share": level.mean,
-                "worst_share": level.worst,
-                "worst_fabric": level.worst_fabric,
-                "shares": list(level.shares),
-                "fabrics_left": list(level.fabrics),
-                "harms": [{"cable": harm.cable, "regained_share": harm.regained} for harm in level.harms],
-            }
-            for level in result.levels
-        ],
-        "seconds": dict(result.seconds),
-    }

@@ -251,23 +251,3 @@ def _one_way(wires: Iterable[Cable]) -> Iterable[Cable]:
 
 def _ends(tail: int, head: int, is_duplex: bool) -> tuple[int, int]:
     return (min(tail, head), max(tail, head)) if is_duplex else (tail, head)
-
-
-def rewiring_summary(plan: RewiringPlan) -> dict[str, object]:
-    """What JSON says of a reconfiguration.
-
-    Examples
-    --------
-    >>> import treadle
-    >>> plan = treadle.reconfigure("torus:3,4", "circulant:12,3,4")
-    >>> told = treadle.planning.rewiring_summary(plan)
-    >>> told["changed"], told["changed_in_order"]
-    (0, 9)
-    """
-    return {
-        "other": plan.other.name,
-        "changed": plan.n_changed,
-        "disconnected": len(plan.changes) - plan.n_changed,
-        "changed_in_order": plan.n_in_order,
-        "duplex": plan.is_duplex,
-    }

@@ -348,20 +348,3 @@ def _switched(
         ports * metres,
         ports * each,
     )
-
-
-def rivalry_summary(found: Rivalry) -> dict[str, object]:
-    """What ``design --against --json`` adds.
-
-    Examples
-    --------
-    >>> from treadle import planning
-    >>> told = planning.rivalry_summary(planning.rivals("ring:8"))
-    >>> told["currency"], [row["fabric"] for row in told["against"]][:3]
-    ('$', ['ring(8)', 'torus(8)', 'dragonfly(2, 1)'])
-    """
-    return {
-        "against": found.records(),
-        "price_source": found.prices.source,
-        "currency": found.prices.currency,
-    }

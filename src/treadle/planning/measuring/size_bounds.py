@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from treadle.planning.problem import Problem
 from treadle.schedules.collective import Collective
@@ -74,10 +74,12 @@ def size_bound_values(bound: SizeBound | None) -> dict[str, object]:
     return {} if bound is None else {"bound_s": float(bound.time), "bound_by": bound.reason}
 
 
-def size_reasons(topology: Topology, collective: Collective, bounds: Sequence[SizeBound]) -> tuple[str, ...]:
-    """What the last proof of each kind is of, in a line each."""
+def size_reasons(
+    topology: Topology, collective: Collective, bounds: Sequence[SizeBound]
+) -> Iterator[tuple[str, str]]:
+    """Each kind of proof, and what the last one of it says."""
     names = [topology.node_names[node] for node in collective.ranks]
-    lines: dict[str, str] = {}
+    reasons: dict[str, str] = {}
     for bound in bounds:
         for proof in bound.proofs:
             witness = proof.witness
@@ -95,8 +97,8 @@ def size_reasons(topology: Topology, collective: Collective, bounds: Sequence[Si
                 told = "one message or two bring each contribution, and take their bytes of links"
             else:
                 told = _crossing_words(topology, witness.witness)
-            lines[witness.kind] = f"{witness.kind:<11} {told}"
-    return tuple(lines[kind] for kind in PROOF_KINDS if kind in lines)
+            reasons[witness.kind] = told
+    return ((kind, reasons[kind]) for kind in PROOF_KINDS if kind in reasons)
 
 
 def _crossing_words(topology: Topology, witness: Witness) -> str:

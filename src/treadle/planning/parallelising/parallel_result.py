@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from treadle.brief import brief
+from treadle.notebook import told_by
 from treadle.parallelism.evaluation.retiming import Retimed
 from treadle.parallelism.graph.model_graph import ModelGraph
 from treadle.parallelism.plan.parallel_plan import ParallelPlan
@@ -171,7 +172,7 @@ class FabricMatrix:
     isolated_s: tuple[float | None, ...]
 
 
-@brief("model.name", "plan", "seconds")
+@told_by("treadle.render.parallelism:parallelize_rows")
 @dataclass(frozen=True)
 class ParallelizeResult(Tabular):
     """The best plan on each fabric, beside named ones.

@@ -12,10 +12,10 @@ from typing import cast
 import numpy as np
 
 from treadle.arrays import BoolArray, Int64Array, mask_of
-from treadle.brief import brief
 from treadle.checking import checked
 from treadle.context import Progress, context, in_context
 from treadle.errors import InfeasibleError, ScheduleError, TopologyError
+from treadle.notebook import told_by
 from treadle.options.keywords import OptionKeywords
 from treadle.planning.fabrics_and_plans import PlanLike, as_plan, as_size
 from treadle.planning.repairing.repair_candidates import DEFAULT_SIZE, JUDGED_AT, Contest, best_for
@@ -39,7 +39,7 @@ _SHOWN = 3
 _DEAR = Fraction(1, 4)
 
 
-@brief("new.collective", "new.topology", "new.algbw", "links", "nodes", "lost_ranks", "seconds")
+@told_by("treadle.render.solving:repair_rows")
 @dataclass(frozen=True)
 class RepairResult:
     """A plan for what is left of a fabric, beside the one it replaces.

@@ -12,6 +12,7 @@ from treadle.brief import brief
 from treadle.checking import checked, left_alone
 from treadle.context import Progress, TimeLimitError, context, in_context, under
 from treadle.errors import FormatError, ScheduleError, TreadleError
+from treadle.notebook import told_by
 from treadle.options.keywords import ProblemOptions, SizeSetOptions
 from treadle.planning.fabrics_and_plans import FabricLike, SizesLike, as_sizes
 from treadle.planning.measuring.cost_models import cost_model_of
@@ -89,7 +90,7 @@ class SizedChoice:
     bound: SizeBound | None = None
 
 
-@brief("plan.collective", "plan.topology", "plan.entries", "rows", "seconds")
+@told_by("treadle.render.solving:size_set_rows")
 @dataclass(frozen=True)
 class SizeSet(Tabular):
     """A plan of size ranges, and what was learnt while making it.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,6 +10,7 @@ from treadle.context import context, under
 from treadle.errors import ScheduleError
 from treadle.planning.problem import Problem
 from treadle.synthesis import alltoall
+from treadle.units import exact_text
 
 if TYPE_CHECKING:
     from treadle.schedules.alltoall.alltoall_witness import DistanceWitness
@@ -95,7 +95,7 @@ def rate_summary(found: RateResult) -> dict[str, object]:
         "method": found.method,
         "pair_rate_bytes_per_s": found.rate,
         "pair_rate_upper_bytes_per_s": float(found.upper),
-        "pair_rate_upper_exact": _exact_text(found.upper),
+        "pair_rate_upper_exact": exact_text(found.upper),
         "inverse": 1 / found.rate,
         "algbw_bytes_per_s": found.algbw,
         "busbw_bytes_per_s": found.algbw * (n - 1) / n,
@@ -108,16 +108,12 @@ def rate_summary(found: RateResult) -> dict[str, object]:
     if hosts.size:
         values["binding_hosts"] = [found.topology.node_names[host] for host in hosts]
     if found.exact is not None:
-        values["pair_rate_exact"] = _exact_text(found.exact)
+        values["pair_rate_exact"] = exact_text(found.exact)
     link = uniform_bandwidth(found)
     if link is not None:
         values["f"] = found.rate / link
         values["inverse_f"] = link / found.rate
         values["f_upper"] = float(found.upper / link)
         if found.exact is not None:
-            values["f_exact"] = _exact_text(found.exact / link)
+            values["f_exact"] = exact_text(found.exact / link)
     return values
-
-
-def _exact_text(value: Fraction) -> str:
-    return f"{value.numerator}/{value.denominator}"

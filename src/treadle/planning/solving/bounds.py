@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Unpack, cast
 
-from treadle.brief import brief
 from treadle.checking import checked, unexpected
 from treadle.context import Progress, TimeLimitError, context, in_context, under
 from treadle.errors import FormatError, ScheduleError
+from treadle.notebook import told_by
 from treadle.options.keywords import BoundOptions, ProblemOptions
 from treadle.planning.fabrics_and_plans import FabricLike, as_sizes
 from treadle.planning.problem import Problem, model_of, pose
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from treadle.synthesis.trees.groups.group_optimum import GroupOptimum
 
 
-@brief("collective", "topology", "bound.algbw", "bound.is_tight")
+@told_by("treadle.render.solving:bound_result_rows")
 @dataclass(frozen=True)
 class BoundResult:
     """The most that any schedule can reach.

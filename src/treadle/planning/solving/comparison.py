@@ -12,6 +12,7 @@ from treadle.brief import brief
 from treadle.checking import checked, left_alone
 from treadle.context import Context, Progress, TimeLimitError, context, start, under
 from treadle.errors import TreadleError
+from treadle.notebook import told_by
 from treadle.options.keywords import ComparisonOptions, ProblemOptions
 from treadle.planning.fabrics_and_plans import FabricLike, SizesLike, as_sizes
 from treadle.planning.judging.placed_schedules import ForeignSchedule, PlacedSchedule, place_schedules
@@ -141,7 +142,7 @@ class InNetwork:
     row: ComparisonRow
 
 
-@brief("collective", "topology", "optimal_algbw", "rows", "sizes")
+@told_by("treadle.render.comparing:compare_rows")
 @dataclass(frozen=True)
 class Comparison(Tabular):
     """All schedulers on one problem.

@@ -8,17 +8,15 @@ from enum import StrEnum
 from fractions import Fraction
 from typing import Unpack
 
-from treadle.brief import brief
 from treadle.context import Progress
 from treadle.formats.format import find_format
 from treadle.formats.text_options import TextOptions
+from treadle.notebook import told_by
 from treadle.options.keywords import ProblemOptions
 from treadle.planning.fabrics_and_plans import FabricLike
 from treadle.planning.judging.verification import UnverifiedPlanError, verify
-from treadle.planning.problem import busbw_values
 from treadle.planning.solving.scheduler_records import ROUTES
 from treadle.planning.solving.solve import solve
-from treadle.planning.summary import exact_text, problem_summary, route_shape
 from treadle.planning.writing.lower import lower_verified
 from treadle.planning.writing.lowered import Lowered
 from treadle.schedules.alltoall.routes import RouteSchedule
@@ -43,7 +41,7 @@ class RouteFormat(StrEnum):
     XML = "xml"
 
 
-@brief("plan.collective", "plan.topology", "plan.algorithm", "algbw", "is_late", "notes", "seconds")
+@told_by("treadle.render.solving:route_rows")
 @dataclass(frozen=True)
 class RoutesResult:
     """Verified routes and what is known of them.
@@ -215,30 +213,3 @@ def routes_lowered(result: RoutesResult, form: RouteFormat, *, path: str = "") -
     <Judgement compared, alltoall, 4 ranks>
     """
     return lower_verified(result.plan, find_format(f"routes-{form}"), TextOptions(), path=path)
-
-
-def routes_summary(result: RoutesResult) -> dict[str, object]:
-    """What ``routes --json`` prints, but for the file.
-
-    Examples
-    --------
-    >>> from treadle import planning
-    >>> told = planning.routes_summary(planning.routes("ring:4"))
-    >>> told["routes"], told["hops_max"], told["layers"], told["optimal"]
-    (12, 2, 1, True)
-    """
-    plan = result.plan
-    values: dict[str, object] = {
-        **problem_summary(plan.topology, plan.collective),
-        **route_shape(result.schedule),
-        "layers": result.schedule.n_layers,
-        "algbw_bytes_per_s": float(result.algbw),
-        "algbw_exact": exact_text(result.algbw),
-        **busbw_values("busbw", result.algbw, result.plan.collective),
-    }
-    if result.bound is not None:
-        values["optimal_algbw_bytes_per_s"] = float(result.bound)
-        values["gap"] = float(1 - result.algbw / result.bound)
-        values["optimal"] = True if result.algbw == result.bound else None
-    values |= {"verified": result.report.is_ok, "notes": list(result.notes)}
-    return {**values, "time_limit_reached": result.is_late, "seconds": dict(result.seconds)}

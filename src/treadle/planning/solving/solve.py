@@ -8,10 +8,10 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Unpack, cast
 
 from treadle._version import __version__
-from treadle.brief import brief
 from treadle.checking import checked
 from treadle.context import Progress, TimeLimitError, context, in_context, under
 from treadle.errors import ScheduleError
+from treadle.notebook import told_by
 from treadle.options.keywords import OptionKeywords, ProblemOptions, SolveKeywords
 from treadle.planning.fabrics_and_plans import FabricLike
 from treadle.planning.problem import Problem, pose
@@ -73,16 +73,7 @@ class RejectedError(ScheduleError):
         self.report = report
 
 
-@brief(
-    "plan.collective",
-    "plan.topology",
-    "plan.algorithm",
-    "algbw",
-    "is_optimal",
-    "trees_per_root",
-    "notes",
-    "seconds",
-)
+@told_by("treadle.render.solving:solve_rows")
 @dataclass(frozen=True, kw_only=True)
 class SolveResult(Result):
     """A verified result: what `Result` has, `algbw` as the verifier computed it, and the plan.

@@ -12,11 +12,11 @@ import numpy as np
 from msgspec import Meta
 
 from treadle._version import __version__
-from treadle.brief import brief
 from treadle.checking import checked
 from treadle.context import Progress, context, in_context, under
 from treadle.errors import FormatError, InfeasibleError, ScheduleError, TreadleError
 from treadle.input_files import read_input_text
+from treadle.notebook import told_by
 from treadle.options.keywords import ProblemOptions
 from treadle.planning.fabrics_and_plans import FabricLike
 from treadle.planning.problem import pose, resolve_kind, resolve_topology
@@ -44,7 +44,7 @@ MAX_JOBS = 4096
 _WEIGHT = Meta(ge=1e-6, le=2**40, description="a number from 1e-6 to 2**40")
 
 
-@brief("topology", "jobs", "common_rate")
+@told_by("treadle.render.solving:jobs_rows")
 @dataclass(frozen=True)
 class JobsResult:
     """What jobs get that share a fabric.

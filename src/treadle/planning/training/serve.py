@@ -13,6 +13,7 @@ from treadle.brief import brief
 from treadle.checking import checked, left_alone
 from treadle.context import Context, Progress, under
 from treadle.errors import FormatError
+from treadle.notebook import told_by
 from treadle.options.keywords import TrainKeywords
 from treadle.planning.fabrics_and_plans import FabricLike
 from treadle.planning.meshes import as_mesh
@@ -76,7 +77,7 @@ class ServeRow:
     model_words: tuple[str, ...]
 
 
-@brief("model", "mesh", "phase", "rows")
+@told_by("treadle.render.training:phase_rows")
 @dataclass(frozen=True)
 class ServeResult(Tabular):
     """Phases side by side: a row for each fabric, schedule and batch.

@@ -11,6 +11,7 @@ from typing import Unpack
 from treadle.brief import brief
 from treadle.checking import checked, left_alone
 from treadle.context import Context, Progress, context, under
+from treadle.notebook import told_by
 from treadle.options.keywords import TrainKeywords
 from treadle.planning.fabrics_and_plans import FabricLike
 from treadle.planning.meshes import as_mesh
@@ -77,7 +78,7 @@ class TrainRow:
         return float(sum(self.outcome.exposed_s.values()))
 
 
-@brief("model", "mesh", "rows", "seconds")
+@told_by("treadle.render.training:step_rows")
 @dataclass(frozen=True)
 class TrainResult(Tabular):
     """Steps side by side: a row for each fabric and schedule.

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from treadle.planning.summary import solve_summary
 
 from treadle.errors import TreadleError
 from treadle.planning import solve
-from treadle.planning.summary import solve_summary
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.synthesis.result import Result
 from treadle.synthesis.trees import Packer, TreeBudget, synthesise

@@ -121,9 +121,7 @@ def _in_one_line(heading: str) -> str:
 
 
 def _absence(headings: Sequence[str]) -> str:
-    return (
-        f"(left out for want of width: {', '.join(headings)}; a wider terminal, a pipe and --json have them)"
-    )
+    return f"(not shown for lack of width: {', '.join(headings)}; --json has them)"
 
 
 def fold(text: str, width: int) -> str:

@@ -66,7 +66,12 @@ class Rates:
 
     def both(self, algbw: Fraction, collective: Collective) -> str:
         """A throughput as size over time, and as nccl-tests scales it to what links carry."""
-        return f"{self.exact(algbw)} asymptotic algbw, {self(busbw(algbw, collective))} busbw"
+        return f"{self(algbw)} algbw, {self(busbw(algbw, collective))} busbw"
+
+    def is_exact(self, bytes_per_s: Fraction) -> str:
+        """``exact``, or ``exact: 1040/3 GB/s`` for a bandwidth that has more than two decimals."""
+        text = self.exact(bytes_per_s)
+        return f"exact: {text[:-1].rpartition('(')[2]} {text.split()[1]}" if text.endswith(")") else "exact"
 
     @property
     def column(self) -> str:

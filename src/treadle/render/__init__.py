@@ -1,0 +1,1 @@
+"""A result as rows: what people read and what JSON holds, said once."""

@@ -1,0 +1,412 @@
+"""What ``simulate``, ``run`` and ``diagnose`` report."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from treadle.render.files import describe_shortfall, shortfall_values
+from treadle.render.names import describe_links
+from treadle.render.problems import group_rows, mesh_rows, problem_rows, throughput
+from treadle.render.quantities import AS_THEY_COME, Rates, counted
+from treadle.render.rows import Row, Table, facts, row
+from treadle.schedules.plan import Plan
+from treadle.schedules.steps.steps import StepSchedule
+from treadle.topologies.topology import Topology
+from treadle.units import exact_text, format_size
+
+if TYPE_CHECKING:
+    from treadle.diagnosis.log_lines import LogLine
+    from treadle.planning.judging.placed_schedules import PlacedSchedule
+    from treadle.planning.measuring.cost_models import CostModel
+    from treadle.planning.measuring.diagnosed import Diagnosis, JudgedTable, Yardstick
+    from treadle.planning.measuring.execution import RunResult, RuntimeName, SweepRow
+    from treadle.planning.measuring.referee import Referee, RefereedRow
+    from treadle.planning.measuring.simulation import SimulatedRow, SimulationOptions, SimulationRun
+    from treadle.planning.together.shared_rates import SharedRates
+
+Rows = Iterator[Row | Table]
+MOST_LINKS = 64
+"""Links of a cut that JSON lists."""
+
+
+def _plan_rows(plan: Plan | PlacedSchedule, rates: Rates, *more: str) -> Iterator[Row]:
+    """Problem, optimum and throughput of a plan that is simulated or run; `more` keys are left out of JSON."""
+    left_out = ("nodes", "links", "forwarders", "root", "weights", *more)
+    for one in problem_rows(plan.topology, plan.collective):
+        yield Row(one.label, one.text, {key: one.facts[key] for key in one.facts if key not in left_out})
+    if plan.optimal_algbw is not None:
+        yield row("optimum", rates.both(plan.optimal_algbw, plan.collective))
+    schedule = plan.entries[-1].schedule if isinstance(plan, Plan) else plan.schedule
+    steps = "; if steps do not overlap" if isinstance(schedule, StepSchedule) else ""
+    known = f"{rates.both(plan.algbw, plan.collective)}, verified ({plan.algorithm}){steps}"
+    yield Row("schedule", known, throughput(plan))
+
+
+# ``simulate``
+
+
+def simulation_rows(
+    plan: Plan | PlacedSchedule,
+    options: SimulationOptions,
+    result: SimulationRun,
+    model: CostModel | None,
+    rates: Rates,
+    *,
+    shared: SharedRates | None = None,
+    mesh: str | None = None,
+    axes: str | None = None,
+    path: Sequence[str] = (),
+) -> Rows:
+    """The cost model, the times, and what bounds the time of the last size (`path`)."""
+    # here, because `run` simulates nothing
+    from treadle.planning.measuring.simulation import SliceLimit
+
+    yield from _plan_rows(plan, rates, "model")
+    yield facts(algorithm=plan.algorithm)
+    yield from mesh_rows(mesh, axes)
+    if shared is not None:
+        yield from group_rows(plan.topology, plan.collective, shared, rates)
+    latency_ns = int(plan.topology.latencies_ns.max(initial=0))
+    name, more = (
+        f"alpha {options.alpha_ns / 1000:g}us per message",
+        dict[str, object](alpha_s=options.alpha_ns / 1e9),
+    )
+    if model is not None:
+        name, more = (
+            f"{model.name}: {model.source}",
+            {"cost_model": model.name, "cost_model_source": model.source},
+        )
+    elif latency_ns:
+        name += f" and up to {latency_ns / 1000:g}us per link"
+    yield Row(
+        "cost model",
+        f"{name}\n{options.latency_model}; {options.forwarding}; links shared {options.sharing}",
+        {
+            **more,
+            "link_latency_s": latency_ns / 1e9,
+            "least_slice_bytes": options.least_slice_bytes,
+            "latency_model": options.latency_model.value,
+            "forwarding": options.forwarding.value,
+            "sharing": options.sharing.value,
+            "simulated_on": "the modelled fabric",
+        },
+    )
+    yield from (row("note", note) for note in getattr(plan, "notes", ()))
+    yield row(None, "")
+    units = [f"{one} ({rates.column})" for one in ("algbw", "busbw")]
+    several = ["protocol"] if model is not None and len(model.protocols) > 1 else []
+    headings = ["size", "slices", "time (us)", *units, "% bound", *several, "alpha-beta (us)", "busiest link"]
+    cells = [
+        [
+            format_size(one.size_bytes),
+            str(one.slices),
+            f"{float(one.time) * 1e6:.2f}",
+            rates.number(one.algbw_bytes_per_s, 3),
+            rates.number(one.busbw_bytes_per_s, 3),
+            "-" if one.efficiency is None else f"{one.efficiency:.1%}"[:-1],
+            *(one.protocol for _ in several),
+            "-" if one.alpha_beta is None else f"{float(one.alpha_beta) * 1e6:.2f}",
+            f"{one.utilisation:.0%} {one.busiest}",
+        ]
+        for one in result.rows
+    ]
+    yield Table(headings, cells, 0, ("alpha-beta (us)", *several, "slices", "busiest link"))
+    yield row(None, "")
+    yield row("% bound", "lower bound on the time at this size over the simulated time")
+    limited = [format_size(one.size_bytes) for one in result.rows if one.slice_limit is SliceLimit.MESSAGES]
+    if limited:
+        sizes = limited[0] if len(limited) == 1 else f"{limited[0]} to {limited[-1]}"
+        yield row("slices", f"{sizes}: more would be too many messages to try; --slices N takes N")
+    if path:
+        yield row("critical path", f"of {format_size(result.last.size_bytes)}: " + "\n".join(path))
+    yield facts(rows=[_simulated_values(one) for one in result.rows])
+
+
+def _simulated_values(one: SimulatedRow) -> dict[str, object]:
+    from treadle.planning.measuring.size_bounds import size_bound_values
+
+    return {
+        "size_bytes": one.size_bytes,
+        "slices": one.slices,
+        "time_s": float(one.time),
+        **({"time_exact": exact_text(one.time)} if one.is_exact else {}),
+        "algbw_bytes_per_s": one.algbw_bytes_per_s,
+        "busbw_bytes_per_s": one.busbw_bytes_per_s,
+        **({} if one.efficiency is None else {"efficiency": one.efficiency}),
+        **size_bound_values(one.bound),
+        **({} if one.alpha_beta is None else {"alpha_beta_s": float(one.alpha_beta)}),
+        "busiest_link": one.busiest,
+        "utilisation": one.utilisation,
+        "transfers": one.transfers,
+        **({"protocol": one.protocol} if one.protocol else {}),
+        **({} if one.slice_limit is None else {"slices_limited_by": one.slice_limit.value}),
+    }
+
+
+def cross_check_rows(referee: Referee, found: Sequence[RefereedRow]) -> Rows:
+    """Times of an independent simulator next to Treadle's."""
+    alpha = f"alpha {found[0].alpha_ns / 1000:g}us per message" if found else "no sizes"
+    yield row(None, "")
+    text = f"{referee}: {alpha}, whole messages, links shared fairly; elements moved and checked"
+    yield row("cross-check", text, referee=referee.value)
+    cells = [
+        [
+            format_size(one.size_bytes),
+            f"{one.referee_s * 1e6:.2f}",
+            f"{one.own_s * 1e6:.2f}",
+            f"{one.difference:+.3%}",
+            str(one.wrong),
+        ]
+        for one in found
+    ]
+    yield Table(("size", f"{referee} (us)", "Treadle (us)", "difference", "wrong elements"), cells, 0)
+    keys = ("size_bytes", "referee_s", "own_s", "wrong")
+    rows = [{**{key: getattr(one, key) for key in keys}, "alpha_s": one.alpha_ns / 1e9} for one in found]
+    yield facts(refereed=rows)
+
+
+# ``run``
+
+
+def run_rows(
+    plan: Plan,
+    runtime: RuntimeName,
+    result: RunResult,
+    rates: Rates,
+    *,
+    shared: SharedRates | None = None,
+    mesh: str | None = None,
+    axes: str | None = None,
+) -> Rows:
+    """The measured times in the columns of nccl-tests, whether the data is right, and the modelled fabric."""
+    rows = result.rows
+    text = f"on {result.measured_on} ({runtime}), not on the modelled fabric"
+    yield row("measured", text, runtime=runtime.value, measured_on=result.measured_on)
+    yield row(None, "")
+    has_protocol = any(one.protocol for one in rows)
+    has_library = any(one.reference_time_s is not None for one in rows)
+    headings = ["size\n(B)", "count\n(elements)", "type", "redop", "root", "time\n(us)"]
+    headings += [*(f"{name}\n({rates.column})" for name in ("algbw", "busbw")), "#wrong"]
+    headings += ["protocol"] * has_protocol + ["library\n(us)"] * has_library
+    yield Table(
+        headings, [_run_cells(one, rates) for one in rows], 0, ("root", "redop", "type", "count\n(elements)")
+    )
+    yield row(None, "")
+    wrong = sum(one.wrong for one in rows)
+    checked = "every element is correct"
+    if wrong:
+        worst = next((one.worst_group for one in rows if one.worst_group is not None), None)
+        place = "" if worst is None else f", most of them in group {worst}"
+        checked = f"{counted(wrong, 'element')} WRONG{place}"
+    elif not any(one.count for one in rows):
+        checked = "nothing was moved: no size reaches one element for each rank"
+    yield row("checked", checked, wrong=result.wrong)
+    yield from _plan_rows(plan, rates)
+    yield from mesh_rows(mesh, axes)
+    if shared is not None:
+        yield from group_rows(plan.topology, plan.collective, shared, rates)
+    if result.shortfall is not None:
+        yield row("note", describe_shortfall(plan, result.shortfall, f"the {runtime} runtime", rates))
+    yield facts(shortfall_values(result.shortfall), rows=[_run_values(one) for one in rows])
+
+
+def _run_cells(one: SweepRow, rates: Rates) -> list[str]:
+    return [
+        str(one.size_bytes),
+        str(one.count),
+        one.element.value,
+        "none" if one.reduction is None else one.reduction.value,
+        str(one.root),
+        f"{one.time_s * 1e6:.1f}",
+        rates.number(one.algbw_bytes_per_s, 2),
+        rates.number(one.busbw_bytes_per_s, 2),
+        str(one.wrong),
+        *([] if one.protocol is None else [one.protocol]),
+        *([] if one.reference_time_s is None else [f"{one.reference_time_s * 1e6:.1f}"]),
+    ]
+
+
+def _run_values(one: SweepRow) -> dict[str, object]:
+    keys = ("size_bytes", "count", "root", "time_s", "iterations", "algbw_bytes_per_s", "busbw_bytes_per_s")
+    more = {key: getattr(one, key) for key in ("worst_group", "protocol", "reference_time_s")}
+    return {
+        **{key: getattr(one, key) for key in keys},
+        "type": one.element.value,
+        "redop": "none" if one.reduction is None else one.reduction.value,
+        "wrong": one.wrong,
+        **{key: value for key, value in more.items() if value is not None},
+    }
+
+
+# ``diagnose``
+
+
+def diagnosis_rows(found: Diagnosis, rates: Rates = AS_THEY_COME) -> Rows:
+    """What a log holds, each measured value next to its limits, and the likely causes of a low one."""
+    log, imported = found.log, found.imported
+    words = [counted(log.n_lines, "line"), counted(len(log.tables), "table")]
+    words += [f"NCCL {log.version}"] if log.version else []
+    words += [counted(len(log.hosts), "host")] if log.hosts else []
+    yield Row(
+        "log",
+        f"{log.source}: {', '.join(words)}",
+        {
+            "log": log.source,
+            "lines": log.n_lines,
+            "nccl_version": log.version or None,
+            "tables": len(log.tables),
+        },
+    )
+    if found.topology is not None:
+        nics = ""
+        if found.used_nics < found.fabric_nics:
+            nics = f", {found.used_nics} of {found.fabric_nics} NICs of a box used"
+        elif found.fabric_nics:
+            nics = f", {counted(found.fabric_nics, 'NIC')} of a box"
+        name = found.topology.name if imported is None else "from the system tree in the log"
+        ranks = len(found.topology.compute_nodes)
+        yield row(
+            "topology",
+            f"{name}: {counted(ranks, 'rank')}{nics}",
+            topology=found.topology.name,
+            ranks=ranks,
+            from_log=imported is not None,
+            assumed=list(found.assumed),
+        )
+        yield row("assumed", "\n".join(found.assumed) or None)
+    if imported is not None:
+        yield from (row("note", str(one)) for one in (*imported.defaulted, *imported.warnings))
+        yield facts(
+            recognised=dict(imported.recognised),
+            defaulted=[str(one) for one in imported.defaulted],
+            doubts=[str(one) for one in imported.warnings],
+        )
+    if found.fabric_nics:
+        yield facts(nics_used=found.used_nics, nics_of_fabric=found.fabric_nics)
+    for one in found.judgements:
+        yield row(None, "")
+        yield from _judged_rows(found, one, rates)
+    for table, reason in found.unjudged:
+        peak = table.peak
+        value = f"{_figure(peak.busbw, rates)} busbw at {format_size(peak.size)} (line {peak.line.number})"
+        yield row("measured", f"{value}\nnot assessed: {reason}")
+    if not log.tables:
+        yield row("measured", "nothing: the log has no table of nccl-tests, so only its lines are assessed")
+    yield row(None, "")
+    if not found.suspects:
+        none = "no line of the log explains a low value"
+        yield row(
+            "causes", none if found.judgements else "none (those that need a measured value were not sought)"
+        )
+    for number, suspect in enumerate(found.suspects, start=1):
+        lines = [f"line {line.number}: {line.text}" for line in suspect.lines]
+        yield row(f"cause {number}", "\n".join([suspect.text, *lines, f"fix: {suspect.remedy}"]))
+    if log.n_warnings:
+        first = log.warnings[0]
+        many = counted(log.n_warnings, "warning")
+        yield row("warnings", f"{many} of NCCL; the first, line {first.number}: {first.text}")
+    yield facts(
+        judgements=[_judged_values(one) for one in found.judgements],
+        unjudged=[{"line": table.rows[0].line.number, "reason": reason} for table, reason in found.unjudged],
+        suspects=[
+            {
+                "suspect": one.name,
+                "text": one.text,
+                "evidence": [_line_values(line) for line in one.lines],
+                "remedy": one.remedy,
+            }
+            for one in found.suspects
+        ],
+        nccl_warnings=log.n_warnings,
+        warnings=[_line_values(line) for line in log.warnings],
+        late=list(found.late) or None,
+        missing=found.missing or None,
+    )
+
+
+def _figure(gb_per_s: float, rates: Rates) -> str:
+    """A value of nccl-tests, which is in GB/s with two decimals."""
+    return rates(Fraction(round(gb_per_s * 100)) * 10**7)
+
+
+def _line_values(line: LogLine) -> dict[str, object]:
+    return {"line": line.number, "text": line.text}
+
+
+def _judged_rows(found: Diagnosis, one: JudgedTable, rates: Rates) -> Iterator[Row]:
+    """A table's peak, its limits, and the bottleneck of each limit."""
+    # here, because other commands read no logs
+    from treadle.diagnosis.log_figures import nvls_line
+
+    peak = one.peak
+    yield row("collective", f"{one.collective}, {one.n_ranks} ranks")
+    values = f"{_figure(peak.busbw, rates)} busbw, {_figure(peak.algbw, rates)} algbw"
+    yield row("measured", f"{values} at {format_size(peak.size)}, the peak (line {peak.line.number})")
+    for yardstick in one.yardsticks:
+        yield row(yardstick.name, _limit_text(one, yardstick, rates))
+    if one.above:
+        line = nvls_line(found.log)
+        yield row("note", one.above + ("" if line is None else f"\nline {line.number}: {line.text}"))
+    texts: dict[str, str] = {}  # once where several limits have the same bottleneck
+    for yardstick in one.yardsticks:
+        limit = yardstick.limit
+        place = yardstick.place if limit.is_priced else f"{yardstick.place}, {rates(limit.capacity)}"
+        if not yardstick.is_whole and limit.links:
+            texts.setdefault(
+                place, f"{yardstick.name}: {place}: {describe_links(one.topology, limit.links, rates)}"
+            )
+    yield row("bottleneck", "\n".join(texts.values()) or None)
+
+
+def _limit_text(one: JudgedTable, yardstick: Yardstick, rates: Rates) -> str:
+    from treadle.planning.measuring.diagnosed import IN_NETWORK, OPTIMUM, RING
+
+    is_part = any(other.is_whole for other in one.yardsticks)
+    scope = "" if not is_part else ", all NICs" if yardstick.is_whole else ", NICs in use"
+    what = {
+        RING: "what rings reach",
+        OPTIMUM: "the optimum (exact)",
+        IN_NETWORK: "the optimum with in-network reduction",
+    }[yardstick.name]
+    if yardstick.limit.is_upper_bound:
+        what = "an upper bound with in-network reduction"
+    return f"{rates(yardstick.limit.busbw):>12} {yardstick.share:>5.0%}  of {what}{scope}"
+
+
+def _judged_values(found: JudgedTable) -> dict[str, object]:
+    peak, average = found.peak, found.table.average
+    return {
+        "line": found.table.rows[0].line.number,
+        "collective": found.collective,
+        "ranks": found.n_ranks,
+        "peak": {
+            "size_bytes": peak.size,
+            "busbw_bytes_per_s": peak.busbw * 1e9,
+            "algbw_bytes_per_s": peak.algbw * 1e9,
+            "line": peak.line.number,
+        },
+        **({} if average is None else {"average_busbw_bytes_per_s": average * 1e9}),
+        "yardsticks": [_limit_values(found.topology, one) for one in found.yardsticks],
+        "healthy": not found.is_low,
+        **({"above": found.above} if found.above else {}),
+    }
+
+
+def _limit_values(topology: Topology, found: Yardstick) -> dict[str, object]:
+    limit = found.limit
+    values: dict[str, object] = {
+        "name": found.name,
+        "nics": "all" if found.is_whole else "in use",
+        "busbw_bytes_per_s": float(limit.busbw),
+        "busbw_exact": exact_text(limit.busbw),
+        "share": found.share,
+        "binds": found.place,
+    }
+    if limit.links and not found.is_whole:
+        names = [topology.link_name(link) for link in limit.links[:MOST_LINKS]]
+        if limit.is_priced:
+            return {**values, "priced_links": names}
+        return {**values, "cut_bytes_per_s": limit.capacity, "cut_links": names}
+    return values

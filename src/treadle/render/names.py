@@ -1,0 +1,158 @@
+"""Sets of nodes and links in few words: boxes by their prefix, numbered names as ranges, links by kind."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+
+from treadle.arrays import Int64Array
+from treadle.render.quantities import AS_THEY_COME, Rates
+from treadle.topologies.topology import Topology
+
+_NUMBERED = re.compile(r"(.*?)(\d+)")
+_KIND = re.compile(r"(?:[\w-]+\.)*([A-Za-z]+(?:[_-][A-Za-z]+)*)[\d_-]*")
+"""A node's name of which a word is left that says its kind: ``box3.gpu0`` is a gpu."""
+_SHOWN = 6
+
+
+def describe_nodes(topology: Topology, nodes: Iterable[int]) -> str:
+    """Name a set of nodes: ``{box0.*} (9 nodes)``, ``{gpu0, sw0}``, ``all but {box1.nic0} (35 nodes)``.
+
+    Parameters
+    ----------
+    topology : Topology
+    nodes : iterable of int
+        Node indices.
+    """
+    inside = set(nodes)
+    groups: dict[str, list[int]] = defaultdict(list)
+    for node, name in enumerate(topology.node_names):
+        prefix, dot, _ = name.partition(".")
+        groups[prefix if dot else ""].append(node)
+    is_inside = [node in inside for node in range(topology.n_nodes)]
+    terms, others = (_terms(topology, groups, is_inside, side) for side in (True, False))
+    but = bool(others) and len(others) < len(terms)
+    shown = f"all but {{{_shorten(others)}}}" if but else f"{{{_shorten(terms)}}}"
+    return shown if not but and len(terms) == len(inside) <= _SHOWN else f"{shown} ({len(inside)} nodes)"
+
+
+def describe_links(topology: Topology, links: Iterable[int], rates: Rates = AS_THEY_COME) -> str:
+    """Name a set of links by kinds: ``all links gpu <-> nic (32 of 25 GB/s)``.
+
+    A link's kind is that of its ends and its bandwidth; both directions make one kind where as many of both
+    are in the set. Kinds that are complete come first, then those with most links.
+
+    Parameters
+    ----------
+    topology : Topology
+    links : iterable of int
+        Link numbers.
+    rates : Rates
+        How bandwidths are shown.
+    """
+    chosen = np.fromiter(links, dtype=np.int64)
+    if len(chosen) == topology.n_links:
+        return f"all {topology.n_links} links"
+    kinds, ends = _link_kinds(topology)
+    counts, wholes = np.bincount(kinds[chosen], minlength=len(ends)), np.bincount(kinds)
+    number = {end: kind for kind, end in enumerate(ends)}
+    firsts = dict(zip(kinds[chosen][::-1].tolist(), chosen[::-1].tolist(), strict=True))
+    terms: list[tuple[int, str]] = []
+    complete: list[tuple[int, str]] = []
+    for kind in sorted(firsts, key=lambda kind: firsts[kind]):
+        tail, head, bandwidth = ends[kind]
+        count, whole, arrow = int(counts[kind]), int(wholes[kind]), "->"
+        back = number.get((head, tail, bandwidth), kind)
+        if back != kind and (counts[back], wholes[back]) == (count, whole):
+            if firsts[back] < firsts[kind]:
+                continue  # said with its first direction
+            count, whole, arrow = 2 * count, 2 * whole, "<->"
+        speed = rates.link(bandwidth)
+        if count == 1:
+            terms.append((1, f"link {topology.link_name(firsts[kind]).replace('->', ' -> ')} ({speed})"))
+        elif count == whole:
+            complete.append((count, f"{tail} {arrow} {head} ({whole} of {speed})"))
+        else:
+            terms.append((count, f"{count} of {whole} links {tail} {arrow} {head} ({speed})"))
+    entire, parts = (
+        [text for _, text in sorted(group, key=lambda one: -one[0])] for group in (complete, terms)
+    )
+    start = [f"all links {_listed(entire)}"] if entire else []
+    return _listed([*start, *parts], ";" if entire else ",")
+
+
+def _listed(terms: Sequence[str], comma: str = ",") -> str:
+    if len(terms) > _SHOWN:
+        return f"{', '.join(terms[:_SHOWN])} and {len(terms) - _SHOWN} more kinds"
+    return " and ".join(filter(None, (f"{comma} ".join(terms[:-1]), *terms[-1:])))
+
+
+def _link_kinds(topology: Topology) -> tuple[Int64Array, list[tuple[str, str, int]]]:
+    """The number of each link's kind; of each kind its tail, head and bandwidth."""
+    words = [_kind_of(name) for name in topology.node_names]
+    names = list(dict.fromkeys(words))
+    place = {name: number for number, name in enumerate(names)}
+    kind = np.array([place[word] for word in words], dtype=np.int64)
+    speeds, of_link = np.unique(topology.bandwidths, return_inverse=True)
+    codes = (kind[topology.tails] * len(names) + kind[topology.heads]) * len(speeds) + of_link
+    found, numbers = np.unique(codes, return_inverse=True)
+    pairs = [divmod(int(code), len(speeds)) for code in found]
+    ends = [(*divmod(pair, len(names)), int(speeds[speed])) for pair, speed in pairs]
+    return numbers.astype(np.int64), [(names[tail], names[head], speed) for tail, head, speed in ends]
+
+
+def _kind_of(name: str) -> str:
+    """``gpu`` of ``box3.gpu0``; of a name without such a word the name with ``*`` in the place of numbers."""
+    found = _KIND.fullmatch(name)
+    return found[1] if found else re.sub(r"\d+", "*", name)
+
+
+def _terms(
+    topology: Topology, groups: Mapping[str, list[int]], is_inside: list[bool], side: bool
+) -> list[str]:
+    """The nodes inside (or outside): whole groups as ``prefix.*``, the rest as ranges of numbered names."""
+    whole, rest = [], []
+    for prefix, members in groups.items():
+        chosen = [node for node in members if is_inside[node] is side]
+        if prefix and len(chosen) == len(members) > 1:
+            whole.append(prefix)
+        else:
+            rest += [topology.node_names[node] for node in chosen]
+    return [*(f"{term}.*" for term in _ranges(whole)), *_ranges(rest)]
+
+
+def _ranges(names: list[str]) -> list[str]:
+    """Runs of names that differ in a final number as ``stem0-3``, in order of first appearance."""
+    numbers: dict[str, list[int]] = defaultdict(list)
+    plain: list[str] = []
+    for name in names:
+        match = _NUMBERED.fullmatch(name)
+        if match and str(int(match[2])) == match[2]:
+            numbers[match[1]].append(int(match[2]))
+        else:
+            plain.append(name)
+    terms = []
+    for stem, found in numbers.items():
+        for low, high in _runs(found):
+            terms += (
+                [f"{stem}{low}-{high}"] if high > low + 1 else [f"{stem}{n}" for n in range(low, high + 1)]
+            )
+    return terms + plain
+
+
+def _runs(numbers: list[int]) -> list[tuple[int, int]]:
+    runs: list[tuple[int, int]] = []
+    for number in sorted(numbers):
+        if runs and number == runs[-1][1] + 1:
+            runs[-1] = (runs[-1][0], number)
+        else:
+            runs.append((number, number))
+    return runs
+
+
+def _shorten(terms: list[str]) -> str:
+    shown = ", ".join(terms[:_SHOWN])
+    return f"{shown}, ... ({len(terms) - _SHOWN} more)" if len(terms) > _SHOWN else shown

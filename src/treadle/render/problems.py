@@ -1,0 +1,447 @@
+"""Rows that several commands share: problem, bound, bottleneck, shape of a schedule, verification."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from treadle.planning.problem import busbw_values, model_of
+from treadle.render.names import describe_links, describe_nodes
+from treadle.render.quantities import AS_THEY_COME, Rates, busbw, counted, shortfall
+from treadle.render.rows import Row, rate_values, row
+from treadle.schedules.alltoall.alltoall_witness import DistanceWitness
+from treadle.schedules.alltoall.exchange import ExchangeSchedule
+from treadle.schedules.alltoall.route_cost import route_loads
+from treadle.schedules.alltoall.routes import RouteSchedule
+from treadle.schedules.alltoall.timed_routes import TimedRoutes
+from treadle.schedules.collective import Collective, CollectiveKind
+from treadle.schedules.factored import FactoredSchedule, Layer
+from treadle.schedules.group_witness import GroupLengthWitness
+from treadle.schedules.steps.step_cost import node_bandwidth
+from treadle.schedules.steps.steps import StepSchedule
+from treadle.schedules.trees.allreduce_witness import CutCombinationWitness, LengthWitness
+from treadle.schedules.trees.forest import ForestSchedule
+from treadle.schedules.trees.forest_cost import link_loads
+from treadle.schedules.trees.group_schedule import GroupSchedule
+from treadle.schedules.witness import CutWitness, Witness
+from treadle.topologies import has_switches, has_uniform_links, is_regular
+from treadle.topologies.topology import Topology
+from treadle.units import exact_text
+
+if TYPE_CHECKING:
+    from treadle.planning.judging.placed_schedules import PlacedSchedule
+    from treadle.planning.solving.group_rates import AloneRate
+    from treadle.planning.together.shared_rates import SharedRates
+    from treadle.schedules.plan import Plan
+    from treadle.schedules.schedule import Schedule
+    from treadle.synthesis.alltoall import RateResult
+    from treadle.synthesis.result import Bound
+    from treadle.verification.violations import Report
+
+SHOWN_VIOLATIONS = 20
+_ALMOST_OPTIMAL = 1 - Fraction(1, 10**4)
+"""Share of the optimum above which the two sides of a bracket look the same."""
+_SHOWN_RATES = 3
+
+
+def topology_text(topology: Topology) -> str:
+    """A fabric's name and size."""
+    nodes = counted(len(topology.compute_nodes), "compute node")
+    switches = counted(len(topology.switches), "switch")
+    return f"{topology.name}: {nodes}, {switches}, {counted(topology.n_links, 'link')}"
+
+
+def problem_rows(topology: Topology, collective: Collective) -> Iterator[Row]:
+    """The fabric and the collective."""
+    of: dict[str, Any] = {
+        "topology": topology.name,
+        "collective": collective.kind.value,
+        "ranks": collective.n_ranks,
+    }
+    yield row("topology", topology_text(topology), **of, nodes=topology.n_nodes, links=topology.n_links)
+    root, text = collective.root, counted(collective.n_ranks, "rank")
+    groups: dict[str, Any] = {}
+    if collective.blocks is not None:
+        groups = {"groups": len(collective.blocks), "group_size": collective.group_size}
+        text += f" in {counted(len(collective.blocks), 'group')} of {collective.group_size}"
+    if root is not None:
+        of_each = collective.groups is not None
+        text += (
+            f", root {root} of each" if of_each else f", root {topology.node_names[collective.ranks[root]]}"
+        )
+    text += ", shards of unequal size" if collective.weights is not None else ""
+    text += f", {counted(len(collective.forwarders), 'forwarder')}" if collective.forwarders else ""
+    text += ", ranks of other groups forward" if collective.ranks_forward else ""
+    model = model_of(topology, collective)
+    yield row(
+        "collective",
+        f"{collective.kind}, {text}{f'; {assumption(model)}' if assumption(model) else ''}",
+        key=True,
+        **groups,
+        ranks_forward=True if collective.ranks_forward else None,
+        forwarders=len(collective.forwarders) or None,
+        root=root,
+        weights=None if collective.weights is None else list(collective.weights),
+        model=model or None,
+    )
+
+
+def assumption(model: str) -> str:
+    """What a model says of switches, as people read it; "" where the collective's line says it."""
+    _, without, what = model.partition("without in-network ")
+    if without:
+        return f"no in-network {'multicast' if what == 'multicast' else 'reduction (SHARP, NVLS)'}"
+    _, found, what = model.partition("with in-network ")
+    how = what.replace(", for ranks that ask", ", GPU-initiated (NVLS)")
+    return (
+        f"in-network {how.replace(', by themselves or for ranks that ask', ', partly GPU-initiated')}"
+        if found
+        else ""
+    )
+
+
+def mesh_rows(mesh: str | None, axes: str | None) -> Iterator[Row]:
+    """The mesh that was given, and the groups that it makes."""
+    if mesh is not None and axes is not None:
+        from treadle.planning.meshes import as_axes, as_mesh  # here, because few commands have a mesh
+
+        meant, over = as_mesh(mesh), list(as_axes(axes))
+        groups = meant.groups(over)
+        many = f"{counted(len(groups), 'group')} of {len(groups[0])} ranks"
+        text = f"{meant.text}, over {', '.join(over)}: {many}{', concurrent' if len(groups) > 1 else ''}"
+        yield row("mesh", text, mesh=meant.text, axes=over, groups=len(groups), group_size=len(groups[0]))
+
+
+def bound_values(bound: Bound, topology: Topology, collective: Collective) -> dict[str, object]:
+    """The optimum and its certificate, for JSON."""
+    best = {
+        **rate_values("optimal_algbw", bound.algbw),
+        **busbw_values("optimal_busbw", bound.algbw, collective),
+    }
+    found = {**best, "witness": witness_values(bound.witness, topology)}
+    return found if bound.is_tight else {**found, "bound_only": True}
+
+
+def bound_rows(topology: Topology, collective: Collective, bound: Bound, rates: Rates) -> Iterator[Row]:
+    """The optimum and what proves it."""
+    model = assumption(bound.model)
+    known = f"({rates.is_exact(bound.algbw)})" if bound.is_tight else "(may not be tight)"
+    more = f"; {model}" if model and bound.model != model_of(topology, collective) else ""
+    yield Row(
+        "optimum" if bound.is_tight else "upper bound",
+        f"{rates.both(bound.algbw, collective)} {known}{more}",
+        bound_values(bound, topology, collective),
+        is_key=True,
+    )
+    yield row("bottleneck", describe_witness(topology, collective, bound.witness, bound.algbw, rates))
+
+
+def witness_values(witness: Witness, topology: Topology) -> dict[str, object]:
+    """A certificate as JSON has it."""
+    if isinstance(witness, CutWitness):
+        # a false witness may name nodes that do not exist: the report says so, and here its numbers stay
+        names = dict(enumerate(topology.node_names))
+        return {"kind": witness.kind, "nodes": [names.get(node, node) for node in witness.nodes]}
+    return witness.to_json()
+
+
+def describe_witness(
+    topology: Topology,
+    collective: Collective,
+    witness: Witness,
+    algbw: Fraction,
+    rates: Rates = AS_THEY_COME,
+) -> str:
+    """The bottleneck that a certificate proves, in one line."""
+    if isinstance(witness, CutWitness):
+        inside = set(witness.nodes)
+        weights = dict(zip(collective.ranks, collective.shard_weights, strict=True))
+        total, demand = sum(weights.values()), sum(weights.get(node, 0) for node in inside)
+        smaller, is_outside = _smaller_side(topology, collective, inside)
+        way = "enter" if collective.kind.reduces != is_outside else "leave"
+        share = f"{demand} of {total} shards" if collective.root is None else "all data"
+        where = describe_nodes(topology, smaller)
+        return f"cut: {share} must {way} {where} over {rates(algbw * demand / total)}"
+    if isinstance(witness, LengthWitness | GroupLengthWitness):
+        priced = (link for link, length in enumerate(witness.lengths) if length > 0)
+        return describe_links(topology, priced, rates)
+    if isinstance(witness, CutCombinationWitness):
+        cuts = sorted((*witness.broadcast_cuts, *witness.reduce_cuts), key=lambda cut: -cut[1])
+        heaviest = _smaller_side(topology, collective, set(cuts[0][0]))[0] if cuts else set[int]()
+        return f"{counted(len(cuts), 'cut')} together; the heaviest is {describe_nodes(topology, heaviest)}"
+    if isinstance(witness, DistanceWitness):
+        return "distances: shortest paths of all pairs use up the links"
+    return str(witness.kind)
+
+
+def _smaller_side(topology: Topology, collective: Collective, inside: set[int]) -> tuple[set[int], bool]:
+    """The side with fewer ranks, or of as many fewer nodes; whether it is the outside."""
+    outside, ranks = set(range(topology.n_nodes)) - inside, set(collective.ranks)
+    is_outside = (len(ranks & outside), len(outside)) < (len(ranks & inside), len(inside))
+    return (outside if is_outside else inside), is_outside
+
+
+def group_rows(
+    topology: Topology, collective: Collective, found: SharedRates, rates: Rates, model: str = ""
+) -> Iterator[Row]:
+    """What each of several groups reaches alone and with all others, and the links that limit it."""
+    lower, upper = found.lower, found.upper
+    known = (
+        {} if found.is_exact else {**rate_values("together_upper", upper), "gap": float(1 - lower / upper)}
+    )
+    scaled = rates(busbw(lower, collective))
+    text = f"{rates(lower)} algbw of each group, {scaled} busbw ({rates.is_exact(lower)})"
+    if not found.is_exact:
+        text = f"between {rates.exact(lower)} and {rates.exact(upper)} algbw of each group"
+        if lower > upper * _ALMOST_OPTIMAL:
+            gap = f"{float(1 - lower / upper):.1e}"
+            text = f"{rates(lower)} algbw of each group, {scaled} busbw, at most {gap} below the optimum"
+    yield Row("optimum", text, {**rate_values("together", lower), **known}, is_key=True)
+    if found.rs_ag is not None:
+        text = f"{rates.exact(found.rs_ag)} with reduce-scatter, then allgather"
+        if found.rs_ag == upper:
+            text = "reduce-scatter, then allgather is optimal"
+        yield Row("", text, rate_values("rs_ag", found.rs_ag))
+    if found.alone:
+        alone = [
+            {
+                **rate_values("algbw", one.algbw),
+                "groups": len(one.groups),
+                "first_group": one.groups[0],
+                **({} if one.is_exact else {"bound_only": True}),
+            }
+            for one in found.alone
+        ]
+        first = rate_values("alone", found.alone[0].algbw)
+        yield Row("", alone_text(found.alone, rates), {**first, "alone_rates": alone})
+    links = describe_links(topology, found.bottleneck, rates)
+    yield row("bottleneck", links, binding_links=list(found.bottleneck))
+    if assumption(model) and model != model_of(topology, collective):
+        yield row("assumed", assumption(model))
+
+
+def alone_text(alone: Sequence[AloneRate], rates: Rates) -> str:
+    """The lowest rate of a group that runs alone, and how many groups have which others."""
+    shown = [f"{'' if one.is_exact else 'at most '}{rates.exact(one.algbw)}" for one in alone]
+    if len(alone) == 1:
+        return f"{shown[0]} algbw of a group that runs alone"
+    terms = [
+        f"{text} for {counted(len(one.groups), 'group')}" for text, one in zip(shown, alone, strict=True)
+    ]
+    if (more := len(alone) - _SHOWN_RATES) > 0:
+        terms = [*terms[:_SHOWN_RATES], f"{more} more up to {shown[-1]}"]
+    return f"alone: {', '.join(terms)}"
+
+
+def rate_rows(found: RateResult, rates: Rates, *, is_alone: bool) -> Iterator[Row]:
+    """The optimum of an all-to-all from both sides; with `is_alone` its throughput and bottleneck too."""
+    # here, as few commands need the module
+    from treadle.planning.solving.alltoall import rate_summary, uniform_bandwidth
+
+    def pair(bytes_per_s: float) -> str:
+        """A rate that may be a small part of a link of 1 byte/s."""
+        small = bytes_per_s < 1000 and not rates.unit
+        return f"{bytes_per_s:.6g} B/s" if small else rates(Fraction(bytes_per_s))
+
+    is_exact = found.exact is not None
+    unit = "" if found.collective.demands is None else " and unit of demand"
+    unit = unit if found.collective.blocks is None else " of a group"
+    text = f"{pair(found.rate)} for each pair{unit}, concurrently"
+    if is_alone:
+        best = "(exact)" if is_exact else "(attained)"
+        yield row("optimum", f"{rates.both(Fraction(found.algbw), found.collective)} {best}", key=True)
+    yield Row("" if is_alone else "rate", text, rate_summary(found))
+    if (link := uniform_bandwidth(found)) is not None:
+        share = "" if found.exact is None else f" ({found.exact / link})"
+        yield row("", f"f = {found.rate / link:.9g} of a link{share}, 1/f = {link / found.rate:.7g}")
+    if not is_exact:
+        late = "; the time limit was reached" if found.is_late else ""
+        most = pair(float(found.upper))
+        yield row("upper bound", f"{most} for each pair{unit} (gap {found.gap:.3g}){late}")
+    if is_alone:
+        links, hosts = found.binding_links(), found.binding_hosts().tolist()
+        terms = [describe_links(found.topology, links, rates)] if links.size else []
+        terms += [f"injection caps of {describe_nodes(found.topology, hosts)}"] if hosts else []
+        yield row("bottleneck", "; ".join(terms) or "none")
+
+
+def throughput(plan: Plan | PlacedSchedule) -> dict[str, object]:
+    """The claimed throughput at large sizes on the modelled fabric, and its bound where it has one."""
+    topology, collective = plan.topology, plan.collective
+    found = {**rate_values("algbw", plan.algbw), **busbw_values("busbw", plan.algbw, collective)}
+    if not has_switches(topology) and has_uniform_links(topology) and is_regular(topology):
+        found["t_b_exact"] = exact_text(node_bandwidth(topology) / plan.algbw)
+    if collective.kind is CollectiveKind.ALLTOALL:
+        pair = plan.algbw / collective.pair_demands.buffer_units
+        found["pair_rate_bytes_per_s"] = float(pair)
+        if has_uniform_links(topology):
+            found["f"] = float(pair / int(topology.bandwidths[0]))
+    if (best := plan.optimal_algbw) is not None:
+        found |= {**rate_values("optimal_algbw", best), **busbw_values("optimal_busbw", best, collective)}
+    return found
+
+
+def shape_row(
+    schedule: Schedule, name: str, *, report: Report | None = None, per_root: int | None = None
+) -> Row:
+    """Trees, steps or routes of a schedule, in numbers."""
+    text, found = "", schedule_shape(schedule)
+    if isinstance(schedule, RouteSchedule | TimedRoutes):
+        routes = schedule.routes if isinstance(schedule, TimedRoutes) else schedule
+        text = (
+            f"{counted(routes.n_paths, 'route')}, {found['routes_per_pair']:.2f} per pair, at most "
+            f"{counted(int(routes.hops.max()), 'hop')}, {counted(routes.n_layers, 'layer')}, "
+            f"{counted(routes.n_chunks, 'chunk')} per pair ({name})"
+        )
+        if isinstance(schedule, TimedRoutes):
+            flows = counted(schedule.max_flows, "flow")
+            text += f"\n{counted(schedule.n_rounds, 'round')}, at most {flows} into and out of a host"
+        return Row("routes", text, found)
+    if isinstance(schedule, StepSchedule | ExchangeSchedule):
+        phases = (schedule.sends,) if isinstance(schedule, ExchangeSchedule) else schedule.phases
+        chunks = " and ".join(dict.fromkeys(counted(steps.n_chunks, "chunk") for steps in phases))
+        sends = counted(schedule.n_sends, "send")
+        return Row("steps", f"{schedule.n_steps}, {chunks} per shard, {sends} ({name})", found)
+    if isinstance(schedule, GroupSchedule):
+        numbers = [one.total_units for one in schedule.groups]
+        span = f"{min(numbers)} to {max(numbers)}" if min(numbers) < max(numbers) else f"{numbers[0]}"
+        return Row("trees", f"{span} in each of {len(numbers)} groups ({name})", found)
+    text = f"{f'{per_root} per root, ' if per_root is not None else ''}{schedule.total_units} in total"
+    if report is not None and report.height_max is not None:
+        text += f", height {'' if report.height_is_exact else 'at most '}{report.height_max}"
+    text += f" ({name})"
+    if isinstance(schedule, FactoredSchedule):
+        layers = counted(found["layers"], "component")
+        text += f"\n{counted(found['pieces'], 'subproblem')} of {found['piece_kinds']} classes in {layers}, "
+        text += f"nested {counted(found['piece_levels'], 'level')} deep"
+    return Row("trees", text, found)
+
+
+def schedule_shape(schedule: Schedule) -> dict[str, Any]:
+    """Numbers of trees, sends or routes, for JSON."""
+    if isinstance(schedule, StepSchedule):
+        chunks = max(steps.n_chunks for steps in schedule.phases)
+        return {"sends": schedule.n_sends, "chunks_per_shard": chunks}
+    if isinstance(schedule, ExchangeSchedule):
+        return {"sends": schedule.n_sends, "chunks_per_shard": schedule.n_chunks}
+    if isinstance(schedule, TimedRoutes):
+        return {**schedule_shape(schedule.routes), "flows_per_host": schedule.max_flows}
+    if isinstance(schedule, RouteSchedule):
+        n_pairs = 1 + int(np.count_nonzero(np.diff(schedule.pair)))  # paths are sorted by pair
+        return {
+            "routes": schedule.n_paths,
+            "routes_per_pair": schedule.n_paths / n_pairs,
+            "hops_max": int(schedule.hops.max()),
+            "chunks_per_unit": schedule.n_chunks,
+        }
+    if isinstance(schedule, GroupSchedule):
+        trees = [one.total_units for one in schedule.groups]
+        return {"trees": sum(trees), "trees_of_groups": trees}
+    units, multiplicity = schedule.total_units, schedule.root_multiplicity
+    found: dict[str, Any] = {"trees": units, "power_of_two": units & (units - 1) == 0}
+    if isinstance(schedule, FactoredSchedule):
+        layers = [layer for forest in schedule.forests for layer in forest.layers]
+        found |= {
+            "layers": len(layers),
+            "pieces": sum(layer.n_pieces for layer in layers),
+            "piece_kinds": sum(len(layer.pieces) for layer in layers),
+            "piece_levels": max(_levels(layer) for layer in layers),
+        }
+    return (
+        {**found, "chunks_per_shard": int(multiplicity[0])}
+        if (multiplicity == multiplicity[0]).all()
+        else found
+    )
+
+
+def plan_values(plan: Plan) -> dict[str, object]:
+    """Throughput and shape of a plan, for JSON."""
+    return {"algorithm": plan.algorithm, **throughput(plan), **schedule_shape(plan.entries[-1].schedule)}
+
+
+def _levels(layer: Layer) -> int:
+    """How deep subproblems nest."""
+    above, levels = layer.outer, 1
+    while above.max() >= 0:
+        above, levels = np.where(above >= 0, layer.outer[above], -1), levels + 1
+    return levels
+
+
+def saturated_links(plan: Plan) -> list[int]:
+    """Links that the schedule for the largest sizes keeps busy all the time: they set its throughput."""
+    schedule = plan.entries[-1].schedule
+    if isinstance(schedule, ForestSchedule):
+        loads, units = link_loads(plan.topology, schedule), schedule.total_units
+    elif isinstance(schedule, RouteSchedule):
+        loads = route_loads(plan.topology, schedule)
+        units = plan.collective.pair_demands.buffer_units * schedule.n_chunks
+    else:
+        return []
+    values, speeds = np.unique(plan.topology.bandwidths, return_inverse=True)
+    # a link of b bytes/s is busy all the time with b * units / algbw; -1 where that is not an integer
+    full = [Fraction(value * units) / plan.algbw for value in values.tolist()]
+    integral = np.array([load.numerator if load.denominator == 1 else -1 for load in full], dtype=object)
+    return [int(link) for link in np.flatnonzero(integral[speeds] == loads)]
+
+
+def below(value: Fraction, limit: Fraction | None, *, is_tight: bool = True) -> str:
+    """How far a throughput is below its optimum."""
+    if limit is None:
+        return "no bound known"
+    if value == limit:
+        return "optimal"
+    return f"{shortfall(value, limit)} below the {'optimum' if is_tight else 'upper bound'}"
+
+
+def verification_values(report: Report) -> dict[str, object]:
+    """What the verifier found, for JSON."""
+    found: dict[str, object] = {
+        "verified": report.is_ok,
+        "violations": [str(violation) for violation in report.violations],
+        "n_violations": report.n_violations,
+    }
+    if report.height_max is not None:
+        found |= {"height_max": report.height_max, "height_is_exact": report.height_is_exact}
+    more = {"steps": report.n_steps, "layers": report.n_layers}
+    return found | {key: value for key, value in more.items() if value is not None}
+
+
+def verified_row(report: Report) -> Row:
+    """That there is no violation, or all of them."""
+    if not report.is_ok:
+        return violations_row(report.violations, report.n_violations, verification_values(report))
+    what = "all trees span, all paths exist" if report.n_steps is None else "every chunk arrives in time"
+    if report.n_layers is not None:
+        what = "every pair is connected, no layer can deadlock"
+    text = f"yes: {what}, link loads and claims are exact"
+    return Row("verified", text, verification_values(report))
+
+
+def violations_row(violations: Iterable[object], number: int, found: Mapping[str, object]) -> Row:
+    """The first violations."""
+    shown = [str(one) for one in violations][:SHOWN_VIOLATIONS]
+    more = [f"and {number - len(shown)} more (--json lists up to 1000)"] if number > len(shown) else []
+    return Row(
+        "verified", "\n".join([f"NO: {counted(number, 'violation')}", *shown, *more]), found, is_key=True
+    )
+
+
+def seconds_row(seconds: Mapping[str, float], *, explain: bool = False) -> Row:
+    """CPU seconds, which only `explain` prints, of the stages that took any."""
+    stages = [f"{name} {spent:.2f}" for name, spent in seconds.items() if name != "total" and spent >= 0.005]
+    text = ", ".join([*stages, f"total {seconds['total']:.2f}"]) if explain else None
+    return row("CPU s", text, seconds=dict(seconds))
+
+
+def written_row(path: object, seconds: Mapping[str, float] | None = None) -> Row:
+    """The plan that was written."""
+    spent = "" if seconds is None else f" ({seconds['total']:.2f} CPU s)"
+    return row("plan", None if path is None else f"{path}{spent}", plan=None if path is None else str(path))
+
+
+def note_rows(notes: Iterable[str]) -> Iterator[Row]:
+    """A row for each note."""
+    return (row("note", note) for note in notes)

@@ -1,0 +1,123 @@
+"""A result as rows: what people read and what JSON holds, said once.
+
+A view of a result is a sequence of rows, each with a label, a text for people and keys for JSON. Terminal
+text, ``--json``, repr and the HTML of notebooks are made from the same rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from html import escape
+from typing import Any
+
+from treadle.render.table import Table as Table
+from treadle.render.table import wrapped
+from treadle.units import exact_text
+
+WIDTH = 96
+"""Longest line of text; a terminal that is narrower gets shorter ones."""
+_LABEL, _GAP = 11, 2
+_LONGEST_REPR, _SHOWN_ROWS = 200, 12
+
+
+@dataclass(frozen=True)
+class Row:
+    """One fact.
+
+    Parameters
+    ----------
+    label : str or None
+        A noun; "" continues the row above; None prints the text without a column for labels.
+    text : str or None
+        None: only for JSON.
+    facts : mapping
+        Keys and values of JSON.
+    is_key : bool
+        Whether a repr of one line has it.
+    """
+
+    label: str | None
+    text: str | None
+    facts: Mapping[str, object] = field(default_factory=dict)
+    is_key: bool = False
+
+
+View = Iterable[Row | Table]
+"""Rows and tables in the order in which they are read."""
+
+
+def row(label: str | None, text: str | None = None, *, key: bool = False, **facts: Any) -> Row:
+    """A row whose facts are those that are not None."""
+    return Row(label, text, {name: value for name, value in facts.items() if value is not None}, key)
+
+
+def facts(*groups: Mapping[str, object], **more: Any) -> Row:
+    """A row only for JSON; of the keywords those that are not None."""
+    found: dict[str, object] = {}
+    for group in groups:
+        found |= group
+    return Row(None, None, {**found, **row(None, **more).facts})
+
+
+def rate_values(key: str, value: Fraction | None) -> dict[str, object]:
+    """A throughput under two keys that begin with `key`; nothing for None."""
+    if value is None:
+        return {}
+    return {f"{key}_bytes_per_s": float(value), f"{key}_exact": exact_text(value)}
+
+
+def values(view: View) -> dict[str, object]:
+    """The JSON object of a view."""
+    found: dict[str, object] = {}
+    for one in view:
+        if isinstance(one, Row):
+            found |= one.facts
+    return found
+
+
+def lines(view: Sequence[Row | Table], width: int = WIDTH) -> list[str]:
+    """The text of a view: labels in a column, long texts continued below it.
+
+    Parameters
+    ----------
+    view : sequence
+    width : int
+        Cells of a line.
+    """
+    labels = [len(one.label) for one in view if isinstance(one, Row) and one.label and one.text is not None]
+    indent = max([_LABEL, *labels]) + _GAP
+    found: list[str] = []
+    for one in view:
+        if isinstance(one, Table):
+            found += one.lines(width)
+        elif one.text is not None:
+            for number, part in enumerate(one.text.split("\n")):
+                label = "" if one.label is None else f"{'' if number else one.label:<{indent}}"
+                found += wrapped(f"{label}{part}".rstrip(), width, indent=indent if label else None)
+    return found
+
+
+def one_line(name: str, view: View) -> str:
+    """The repr of a result: its name and its key rows."""
+    texts = [one.text for one in view if isinstance(one, Row) and one.is_key and one.text]
+    line = f"<{name} {'; '.join(texts)}>"
+    return line if len(line) <= _LONGEST_REPR else f"{line[: _LONGEST_REPR - 4]}...>"
+
+
+def html_tables(view: View) -> str:
+    """A view as HTML: a table of its labelled rows, and its tables."""
+    cells, tables = [], []
+    for one in view:
+        if isinstance(one, Row):
+            text = "<br>".join(map(escape, (one.text or "").split("\n")))
+            cells += [f"<tr><th>{escape(one.label)}</th><td>{text}</td></tr>"] if one.label and text else []
+        else:
+            lines = ["".join(f"<th>{escape(cell)}</th>" for cell in one.headings)]
+            shown = one.rows[:_SHOWN_ROWS]
+            lines += ["".join(f"<td>{escape(cell)}</td>" for cell in cells_of) for cells_of in shown]
+            if (more := len(one.rows) - len(shown)) > 0:
+                lines.append(f"<td>{more} more rows: .records() has all</td>")
+            tables.append(f"<table>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>")
+    return f"<table>{''.join(cells)}</table>{''.join(tables)}"
