@@ -130,8 +130,8 @@ def growth_row(plan: GrowthPlan, nodes: int) -> Row:
     new, added = plan.topology.n_nodes - nodes, len(plan.moves) - plan.n_cut
     connected = "" if plan.is_connected else "NOT "
     text = (
-        f"to {plan.topology.n_nodes} nodes: {plan.steps} steps, T_B {float(plan.t_b):.4f}; {plan.n_cut} "
-        f"cables pulled ({plan.n_cut / new:g} per new node), {added} added\n"
+        f"to {plan.topology.n_nodes} nodes: {plan.steps} steps, T_B {float(plan.t_b):.4f}; {counted(plan.n_cut, 'cable')} "
+        f"pulled ({plan.n_cut / new:g} per new node), {added} added\n"
         f"{counted(plan.moves[-1].stage, 'stage')}, {connected}connected after every move"
     )
     values = {

@@ -1,0 +1,175 @@
+"""What simulations, runs and diagnoses report, of results by hand."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import treadle
+from harness.snapshots import check
+from treadle.errors import FormatError
+from treadle.options.measuring import Simulate
+from treadle.planning import SimulationOptions, SliceLimit
+from treadle.planning.measuring.diagnosed import IN_NETWORK, OPTIMUM, RING
+from treadle.render.measuring import cross_check_rows, diagnosis_rows, simulation_rows
+from treadle.render.quantities import Rates
+
+GB = 10**9
+FABRIC = treadle.parse("ring:4")
+
+
+def test_numbers_of_slices() -> None:
+    slices = Simulate.rows["slices"]
+    assert [slices.read(text) for text in ("auto", "1", "007", "999999999")] == ["auto", 1, 7, 999999999]
+    for text in ("", "-1", "1.5", "1000000000", "²", "٣", "Auto" + "o" * 60):
+        with pytest.raises(FormatError) as caught:
+            slices.read(text)
+        assert str(caught.value) == f"--slices {text[:40]!r}: expected a number or auto"
+
+
+def simulated(size: int, **changes: Any) -> Any:
+    values = {
+        "size_bytes": size,
+        "slices": 3,
+        "time": Fraction(5, 4 * 10**6),
+        "is_exact": True,
+        "algbw_bytes_per_s": 2.5 * GB,
+        "busbw_bytes_per_s": 3.75 * GB,
+        "efficiency": 0.625,
+        "alpha_beta": Fraction(1, 10**6),
+        "busiest": "a->b",
+        "utilisation": 0.5,
+        "transfers": 12,
+        "slice_limit": None,
+        "protocol": "ll",
+        "bound": None,
+    }
+    return SimpleNamespace(**(values | changes))
+
+
+def test_simulations() -> None:
+    """Latencies of messages and links, cells that are not known, and slices that were limited."""
+    builder = treadle.TopologyBuilder("late")
+    for name in "ab":
+        builder.compute(name)
+    builder.link("a", "b", 1, 700)
+    builder.link("b", "a", 1, 250)
+    plans = [treadle.solve(FABRIC, "allgather").plan, treadle.solve(builder.build(), "allgather").plan]
+    bare = simulated(7, efficiency=None, alpha_beta=None, utilisation=0.126, is_exact=False, protocol="")
+    limited = [simulated(size, slice_limit=SliceLimit.MESSAGES) for size in (2048, 4096, 8192)]
+    last = SimpleNamespace(size_bytes=8192)
+    options = SimulationOptions(alpha_ns=1500)
+    views = []
+    for plan, rows, path in (
+        (plans[0], (simulated(2048), bare), ("one", "two")),
+        (plans[1], (bare, *limited), ()),
+        (plans[0], limited[:1], ()),
+    ):
+        run: Any = SimpleNamespace(rows=rows, last=last)
+        views.append(simulation_rows(plan, options, run, None, Rates("Gbit/s"), path=path))
+    check("simulations", *views)
+
+
+def test_cross_checks() -> None:
+    sizes = {"size_bytes": 2048, "referee_s": 2e-6, "own_s": 1.5e-6, "wrong": 4, "alpha_ns": 2500}
+    found: Any = SimpleNamespace(**sizes, difference=-0.25)
+    name: Any = SimpleNamespace(value="them")
+    check("cross_checks", cross_check_rows(name, (found,)), cross_check_rows(name, ()))
+
+
+def line(number: int, text: str = "") -> Any:
+    return SimpleNamespace(number=number, text=text or f"text of {number}")
+
+
+def log(**changes: Any) -> Any:
+    values: dict[str, Any] = {
+        "source": "x.log",
+        "n_lines": 12,
+        "tables": ("one",),
+        "version": "",
+        "hosts": (),
+        "channels": (),
+        "remarks": {},
+        "n_warnings": 0,
+        "warnings": (),
+    }
+    return SimpleNamespace(**(values | changes))
+
+
+PEAK = SimpleNamespace(busbw=375.829, algbw=214.7, size=2**30, line=line(3))
+
+
+def yardstick(name: str, share: float, **changes: Any) -> Any:
+    limit = {"busbw": Fraction(400 * GB), "capacity": Fraction(25 * GB), "is_priced": False, "links": (0, 3)}
+    limit |= {key: changes.pop(key) for key in tuple(changes) if key in limit}
+    values = {
+        "name": name,
+        "share": share,
+        "place": "box0",
+        "is_whole": False,
+        "limit": SimpleNamespace(is_upper_bound=False, **limit),
+    }
+    return SimpleNamespace(**(values | changes))
+
+
+def judged(*yardsticks: Any, above: str = "") -> Any:
+    return SimpleNamespace(
+        collective="allreduce",
+        n_ranks=8,
+        peak=PEAK,
+        topology=FABRIC,
+        yardsticks=yardsticks,
+        above=above,
+        is_low=False,
+        table=SimpleNamespace(rows=[SimpleNamespace(line=line(2))], average=1.5),
+    )
+
+
+def diagnosis(**changes: Any) -> Any:
+    values: dict[str, Any] = {
+        "log": log(),
+        "topology": None,
+        "imported": None,
+        "assumed": (),
+        "judgements": (),
+        "unjudged": (),
+        "suspects": (),
+        "used_nics": 0,
+        "fabric_nics": 0,
+        "late": (),
+        "missing": "",
+    }
+    return SimpleNamespace(**(values | changes))
+
+
+def test_diagnoses() -> None:
+    """Logs without tables, NICs in use, tables that cannot be assessed, limits, causes and warnings."""
+    imported = SimpleNamespace(defaulted=("one",), warnings=("two",), recognised={"boxes": "2"})
+    limits = judged(
+        yardstick(RING, 0.9396, is_whole=True),
+        yardstick(OPTIMUM, 0.5, place="box1", links=(0, 3)),
+        yardstick(IN_NETWORK, 0.25, place="box1", links=(1,)),  # as the cut before
+        yardstick(IN_NETWORK, 0.25, place="box2", is_priced=True),
+        yardstick(IN_NETWORK, 0.25, place="box3", links=()),
+    )
+    unjudged = (SimpleNamespace(peak=PEAK, rows=[SimpleNamespace(line=line(2))]), "why")
+    causes = [
+        SimpleNamespace(
+            name=f"c{number}", text=f"s{number}", lines=(line(number), line(number + 1)), remedy=f"r{number}"
+        )
+        for number in (4, 6)
+    ]
+    known = log(remarks={"nvls": line(9, "NVLS is on")})
+    cases: list[dict[str, Any]] = [
+        {"log": log(tables=(), n_lines=1, version="2.19", hosts=("a", "b"))},
+        {"topology": FABRIC, "used_nics": 2, "fabric_nics": 8, "assumed": ("this",)},
+        {"topology": FABRIC, "used_nics": 1, "fabric_nics": 1, "imported": imported},
+        {"unjudged": (unjudged,), "missing": "no fabric", "late": ("ring",)},
+        {"judgements": (limits,)},
+        {"judgements": (judged(yardstick(RING, 1.5), above="more than rings reach"),), "log": known},
+        {"suspects": causes, "log": log(n_warnings=2, warnings=(line(5), line(7)))},
+    ]
+    check("diagnoses", *(diagnosis_rows(diagnosis(**one)) for one in cases))
