@@ -232,7 +232,7 @@ def test_false_claims_never_verify(
     assert values["n_violations"] >= 1
     assert values["violations"]
     assert main(["verify", str(plan)]) == 1
-    assert "verified    NO" in capsys.readouterr().out
+    assert "verified     NO" in capsys.readouterr().out
 
 
 def test_interruption_leaves_nothing(

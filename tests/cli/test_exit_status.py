@@ -318,7 +318,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "resilience ring:4 --cables 1",
             "resilience",
             LATE,
-            "nothing is told; take fewer --samples, or allow more time (--time-limit)",
+            "no result yet; take fewer --samples, or allow more time (--time-limit)",
         ),
     ],
 )

@@ -31,6 +31,7 @@ def test_help_and_version_load_no_library(option: str) -> None:
         "errors",
         "lazy",
         "options",
+        "render",
         "spelling",
         "context",
     }

@@ -652,7 +652,7 @@ def _share(loss: Fraction) -> str:
     return size if loss > 0 else f"{size} more instead of less"
 
 
-HARDEN_HEADINGS = ("failure", "algbw", "busbw", "optimum", "optimum loses", "plan loses", "CPU s", "plan")
+HARDEN_HEADINGS = ("failure", "algbw", "busbw", "optimum", "optimum\nloses", "plan\nloses", "CPU s", "plan")
 
 
 def hardened_cells(one: HardenedRow, path: str, rates: Rates) -> tuple[str, ...]:
@@ -687,7 +687,7 @@ def hardened_rows(
     """What each failure costs, on average and at worst."""
     yield from (Row(one.label, one.text) for one in problem_rows(old.topology, old.collective))
     yield row(None, "")
-    yield Table(HARDEN_HEADINGS, cells, 1, ("CPU s", "optimum"))
+    yield Table(HARDEN_HEADINGS, cells, 1, ("CPU s", "optimum", "algbw"))
     yield row(None, "")
     failed = [one for one in found if "refusal" in one]
     losses: dict[tuple[float, ...], tuple[str, str]] = {}

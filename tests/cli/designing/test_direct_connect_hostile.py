@@ -60,7 +60,7 @@ def test_what_is_too_large_to_measure_is_not_known(
     assert all("workload_s" not in row for row in values["frontier"])
     if job == ALLTOALL:
         assert design(tmp_path, job, *arguments, "--reconfiguration-delay", "1s") == 0
-        assert "changing    not known" in capsys.readouterr().out
+        assert "reconfigured  not known" in capsys.readouterr().out
 
 
 def test_groups_for_which_no_fabric_is_known_use_the_whole_one(

@@ -19,7 +19,7 @@ def test_a_fabric_and_a_plan(
     monkeypatch.chdir(tmp_path)
     assert main(["draw", "dgx_a100(2, 2)", "-o", "fabric.svg"]) == 0
     size = (tmp_path / "fabric.svg").stat().st_size
-    assert capsys.readouterr().out == f"picture     fabric.svg, {size:,} bytes\n"
+    assert capsys.readouterr().out == f"drawing      fabric.svg, {size:,} bytes\n"
     assert main(["solve", "dgx_a100(2, 2)", "allgather", "-o", "two.plan", "-q"]) == 0
     for show in ("load", "cut", "tree:box1.gpu0"):
         assert main(["draw", "two.plan", "--show", show, "-o", f"{show[:3]}.svg", "--json"]) == 0

@@ -35,11 +35,11 @@ def test_a_folder_gets_a_text_for_each_range(
     command = ["lower", str(path), "--to", to, "--instances", "1", "-o", f"{folder}/"]
     assert main(command) == 0
     said = capsys.readouterr().out
-    assert f"written     {folder}: 3 texts of {to}" in said
-    assert "range       to below 8KB: one-shot" in said
-    assert "range       from 8KB to below 1MB: ring" in said
-    assert "range       from 1MB: forestcoll" in said
-    assert f"sh {folder}/load.sh COMMAND..." in said
+    assert f"written        {folder}: 3" in said
+    assert "range          to below 8KB: one-shot" in said
+    assert "range          from 8KB to below 1MB: ring" in said
+    assert "range          from 1MB: forestcoll" in said
+    assert f"{folder}/load.sh" in said
     assert main([*command, "--json"]) == 0
     value = json.loads(capsys.readouterr().out)
     schema = json_schema("lower")
@@ -82,10 +82,10 @@ def test_a_plan_of_one_range_joins_a_set(
     one = ["--instances", "1", "-o", f"{folder}/"]
     assert main(["lower", str(path), *one]) == 0
     assert main(["lower", str(other), *one, "--min-size", "1MB", "--protocol", "LL128"]) == 0
-    said = capsys.readouterr().out
-    assert "1 text of msccl-xml for azure, beside 3 texts of other plans" in said
-    assert "range       from 1MB: ring, LL128" in said
-    assert "beware      LL128 is right only" in said
+    said = " ".join(capsys.readouterr().out.split())
+    assert "1 file of msccl-xml for azure, next to 3 files of other plans" in said
+    assert "range from 1MB: ring, LL128" in said
+    assert "warning LL128 is right only" in said
     assert sorted(file.name for file in (folder / "texts").glob("one*")) == ["one.01.1MB-.xml"]
     assert main(["lower", str(other), "-o", f"{folder}/", "--profile", "legacy"]) == 2
     assert "a runtime reads one kind" in capsys.readouterr().err

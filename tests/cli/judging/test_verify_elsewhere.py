@@ -21,8 +21,8 @@ def repaired(tmp_path: Path) -> str:
 def test_a_sound_schedule_is_told_from_a_claim(repaired: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["verify", repaired, "--topology", "ring:4"]) == 1
     out = capsys.readouterr().out
-    assert "verified    NO: 1 violation\n            bound: the plan's optimum is claimed for" in out
-    assert "\nsound       yes: the schedule does its collective here, " in out
+    assert "verified     NO: 1 violation\n             bound: the plan's optimum is claimed for" in out
+    assert "\nnote         the schedule performs its collective here, " in out
     assert main(["verify", repaired, "--topology", "ring:4", "--json"]) == 1
     told = json.loads(capsys.readouterr().out)
     assert (told["verified"], told["sound"], told["n_violations"]) == (False, True, 1)

@@ -23,7 +23,10 @@ KEPT = sorted((places.GOLDEN / "plans").glob("v2-groups-*.plan"))
 @pytest.mark.parametrize("path", KEPT, ids=lambda path: path.stem)
 def test_plans_of_groups_are_verified(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["verify", str(path)]) == 0
-    assert "verified    yes: trees span, paths hold, loads and claims are exact" in capsys.readouterr().out
+    assert (
+        "verified     yes: all trees span, all paths exist, link loads and claims are exact"
+        in capsys.readouterr().out
+    )
     fabric = load_plan(path).topology.name
     assert main(["verify", str(path), "--topology", fabric, "--json"]) == 0
     value = json.loads(capsys.readouterr().out)
@@ -31,7 +34,7 @@ def test_plans_of_groups_are_verified(path: Path, capsys: pytest.CaptureFixture[
     assert not value["topology_embedded"]
     assert main(["verify", str(path), "--topology", "ring:5"]) == 1
     told = capsys.readouterr().out
-    assert "verified    NO: " in told
+    assert "verified     NO: " in told
     assert ", which ring(5) does not have" in told
 
 

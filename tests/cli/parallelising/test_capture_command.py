@@ -10,8 +10,6 @@ from typing import Any
 import pytest
 
 from treadle.cli.main import main
-from treadle.cli.output import Output
-from treadle.cli.parallelising import capture
 from treadle.parallelism.graph.model_files import read_model_graph
 
 AFFINE = """
@@ -47,9 +45,9 @@ Nodes:
 def test_a_model_of_the_zoo_is_told_by_its_parts(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["capture", "gemma-2-2b", "--tokens", "128K"]) == 0
     out = capsys.readouterr().out
-    assert "model       gemma-2-2b: 2.61B parameters" in out
-    assert "step        131072 tokens: b = 16 samples of s = 8192" in out
-    assert "shared      embedding tok_embeddings.weight is head output.weight" in out
+    assert "model        gemma-2-2b: 2.61B parameters" in out
+    assert "step         131072 tokens: b = 16 samples of s = 8192" in out
+    assert "shared       embedding tok_embeddings.weight is head output.weight" in out
     (row,) = [line.split() for line in out.splitlines() if line.startswith("windowed block")]
     assert row[2] == "13"
 
@@ -105,41 +103,3 @@ def part(name: str, repeats: int, elements: int, kinds: str) -> Any:
 
     graph = Graph(nodes=nodes, atoms=atoms)
     return SimpleNamespace(name=name, repeats=repeats, parameter_elements=elements, graph=graph)
-
-
-@pytest.mark.parametrize(
-    ("batch", "sequence", "step"),
-    [
-        ("b", "s", ["step 12 tokens: b = 3 samples of s = 4"]),
-        ("b", "", ["step b = 12 samples"]),
-        ("", "", []),
-    ],
-)
-def test_all_that_is_told_of_a_model(
-    batch: str, sequence: str, step: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    parts = (
-        part("head", 1, 5, "PLACEHOLDER EINSUM OUTPUT"),
-        part("block", 7, 2000, "EINSUM REDUCTION EINSUM PLACEHOLDER"),
-    )
-    ties = (SimpleNamespace(first=("head", "w"), second=("block", "v")),)
-    model: Any = SimpleNamespace(
-        name="m", parameters=14005, tokens=12, batch=batch, sequence=sequence, parts=parts, ties=ties
-    )
-    for show in (False, True):
-        capture._print(Output(), model, show=show)
-        told = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
-        graphs = [
-            *("", "head, 1 time", "graph of head", "more"),
-            *("", "block, 7 times", "graph of block", "more"),
-        ]
-        assert told == [
-            "model m: 14.0K parameters",
-            *step,
-            "shared head w is block v",
-            "",
-            "part times parameters operators of which",
-            "head 1 5 1 1 einsum",
-            "block 7 2.00K 3 2 einsums, 1 reduction",
-            *(graphs if show else []),
-        ]

@@ -90,13 +90,13 @@ def test_the_report_stands_in_80_columns(
     out = capsys.readouterr().out
     assert max(map(len, out.splitlines())) <= 80
     for words in (
-        "plan        plan.json: net, mesh 0=2",
-        "executed    one step on 2 processes of this machine, over gloo",
-        "outputs     1, at most 1.0e-09 off those of one process",
-        "gradients   1, at most 1.0e-08 off",
+        "plan         plan.json: net, mesh 0=2",
+        "executed     one step on 2 processes of this machine, over gloo",
+        "outputs      1, at most 1.0e-09 off those of one process",
+        "gradients    1, at most 1.0e-08 off",
         "as predicted",
         "(+0.0%)",
-        "result      as on one process",
+        "result       as on one process",
     ):
         assert words in out
 
@@ -107,7 +107,7 @@ def test_faults_are_named_and_end_with_1(
     fake(monkeypatch, errors={"0 net: output 0": 0.0, "0 net: up.weight": float("nan")}, collectives={})
     assert main(["execute", "plan.json", "net.py:make"]) == 1
     out, err = capsys.readouterr()
-    assert "WRONG       0 net: up.weight: off by nan of its largest number" in out
+    assert "WRONG        0 net: up.weight: off by nan of its largest number" in out
     assert "called 0 times; predicted" in out
     assert "result" not in out
     assert err.startswith("treadle: plan.json: ")

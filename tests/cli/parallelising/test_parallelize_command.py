@@ -60,15 +60,15 @@ def test_the_report_says_what_is_assumed_and_proved(capsys: pytest.CaptureFixtur
     assert main(["parallelize", "tiny.json", *ASKED, "--explain", "wq"]) == 0
     out = capsys.readouterr().out
     for words in (
-        "tiny: 107K parameters, 4 layers, 1024 tokens a step",
-        "memory      80 GB a rank, on a100",
-        "note        efficiency 0.5 of the peak is assumed",
-        "note        sequences of 128 tokens",
+        "tiny: 107K parameters, 4 layers, 1024 tokens per step",
+        "memory       80 GB per rank, on a100",
+        "note         efficiency 0.5 of the peak is assumed",
+        "note         sequences of 128 tokens",
         "x as quick as the best named plan that fits, ",
-        "proved      no plan of this kind takes less than ",
-        "checked     ",
-        "overlap     layer: ",
-        "tensor      block/layers.*.attention.wq.weight: parameter of letters kgdh",
+        "proved       no plan of this kind takes less than ",
+        "checked      ",
+        "overlap      layer: ",
+        "tensor       block/layers.*.attention.wq.weight: parameter of letters kgdh",
         "instead",
     ):
         assert words in out
@@ -203,7 +203,7 @@ def test_stages_hold_whole_layers(capsys: pytest.CaptureFixture[str]) -> None:
     # of a step, however many micro-batches it has
     assert (value["tokens"], less["tokens"]) == (1024, 1024)
     assert main(["parallelize", "tiny.json", *ASKED, *stages, "--gap", "0.5"]) == 0
-    assert " 4 layers, 1024 tokens a step\n" in capsys.readouterr().out
+    assert " 4 layers, 1024 tokens per step\n" in capsys.readouterr().out
 
 
 def test_several_fabrics_are_set_side_by_side(capsys: pytest.CaptureFixture[str]) -> None:

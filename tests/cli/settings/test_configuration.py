@@ -213,7 +213,7 @@ def test_config_shows_what_is_in_force(
     assert rows["fabric"] == ["fabric", "ring:4", "treadle.toml"]
     assert rows["threads"] == ["threads", "2", "TREADLE_THREADS"]
     assert rows["unit"][1] == "-"
-    assert "TREADLE_FABRC is no variable of Treadle's; did you mean TREADLE_FABRIC?" in out
+    assert "TREADLE_FABRC is not a variable of Treadle; did you mean TREADLE_FABRIC?" in out
     assert main(["config", "--json"]) == 0
     values = json.loads(capsys.readouterr().out)
     assert {one["key"]: one.get("value") for one in values["settings"]}["threads"] == "2"

@@ -17,18 +17,18 @@ def plan(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Path:
     path = tmp_path / "plan"
     assert main(["solve", SMALL, "allgather", "--form", "factored", "--explain", "-o", str(path)]) == 0
     printed = capsys.readouterr().out
-    assert "pieces      4 of 2 kinds, nested 2 levels deep" in printed
-    assert "tight cuts  2 kinds of pieces: 1 of 3 children by circulant trees" in printed
+    assert "4 subproblems of 2 classes in 1 component, nested 2 levels deep" in printed
+    assert "tight cuts   2 kinds of pieces: 1 of 3 children by circulant trees" in printed
     return path
 
 
 def test_verify_tells_pieces_cut_and_size(plan: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["verify", str(plan)]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert "trees       12 unit trees in all, height 2" in lines
-    assert "pieces      4 of 2 kinds, nested 2 levels deep" in lines
-    assert any(line.startswith("witness     cut: ") for line in lines)
-    assert any(line.startswith("file        ") for line in lines)
+    assert "trees        12 in total, height 2 (forestcoll)" in lines
+    assert "             4 subproblems of 2 classes in 1 component, nested 2 levels deep" in lines
+    assert any(line.startswith("bottleneck   cut: ") for line in lines)
+    assert any(line.startswith("file         ") for line in lines)
     assert main(["verify", str(plan), "--json"]) == 0
     values = json.loads(capsys.readouterr().out)
     assert (values["pieces"], values["piece_kinds"], values["optimal"]) == (4, 2, True)
@@ -37,7 +37,7 @@ def test_verify_tells_pieces_cut_and_size(plan: Path, capsys: pytest.CaptureFixt
 def test_solve_tells_the_height_and_its_bound(capsys: pytest.CaptureFixture[str]) -> None:
     command = ["solve", "mi250(4)", "allgather", "--exact", "--form", "factored"]
     assert main([*command, "--explain"]) == 0
-    assert "height      6; no forest is lower than 4" in capsys.readouterr().out.splitlines()
+    assert "height       6; lower bound 4" in capsys.readouterr().out.splitlines()
     assert main([*command, "--json"]) == 0
     values = json.loads(capsys.readouterr().out)
     assert (values["height_max"], values["height_is_exact"], values["height_lower_bound"]) == (6, True, 4)
@@ -48,11 +48,11 @@ def test_a_rank_is_lowered_and_verified(
 ) -> None:
     part = tmp_path / "part.xml"
     assert main(["lower", str(plan), "--to", "cpu-xml", "--rank", "11", "-o", str(part)]) == 0
-    assert "rank 11 alone; never loaded by" in capsys.readouterr().out
+    assert "rank 11 alone; not yet loaded by" in " ".join(capsys.readouterr().out.split())
     assert main(["verify", str(part)]) == 0
     printed = capsys.readouterr().out
     assert "cpu-xml, part of rank 11 of 12" in printed
-    assert "played      allgather, this rank alone" in printed
+    assert "checked      allgather: this rank alone" in printed
     text = part.read_text().replace("<sync/>", "")
     part.write_text(text)
     assert main(["verify", str(part)]) == 1

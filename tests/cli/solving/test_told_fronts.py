@@ -51,9 +51,9 @@ def test_fronts_of_trees(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     status, lines, err, asked = run([], monkeypatch, capsys, trees())
     assert (status, err) == (0, "")
     assert lines[2:] == [
-        "optimum 8 GB/s asymptotic algbw, 6 GB/s busbw",
+        "optimum 8 GB/s algbw, 6 GB/s busbw",
         "",
-        "height trees algbw % optimum height's bound certified",
+        "height trees algbw % optimum bound at height certified",
         "2 1 6 GB/s 75.0% - no",
         "3 4 7 GB/s 87.5% 7 GB/s yes",
     ]
@@ -83,7 +83,7 @@ def test_a_picture_of_a_front(
     monkeypatch.setattr(planning, "front_picture", picture)
     path = tmp_path / "front.PNG"
     status, lines, _, _ = run(["--picture", str(path)], monkeypatch, capsys, trees())
-    assert (status, lines[-1], path.read_bytes()) == (0, f"picture {path}", b"picture")
+    assert (status, lines[-1], path.read_bytes()) == (0, f"plot {path}", b"picture")
     assert drawn == {"title": f"allgather on {FABRIC}", "file_format": "png", "points": 2}
     _, lines, _, _ = run(["--picture", str(path), "--json"], monkeypatch, capsys, trees())
     assert json.loads(lines[0])["picture"] == str(path)
@@ -112,7 +112,7 @@ def test_fronts_of_steps(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     status, lines, err, asked = run(["--max-steps", "5"], monkeypatch, capsys, steps(*some))
     assert (status, err) == (0, "")
     assert lines[2:] == [
-        "least 2 steps; 3/2 rounds per chunk",
+        "lower bound 2 steps; 3/2 rounds per chunk",
         "",
         "steps rounds / chunks chunks rounds proved optimal",
         "2 2 1 1,1 yes",
