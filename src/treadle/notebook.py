@@ -54,22 +54,19 @@ def told_by(view: str) -> Callable[[_Value], _Value]:
     """
 
     def decorate(kind: _Value) -> _Value:
-        def rows(self: Any) -> tuple[Any, list[Any]]:
-            module, _, function = view.partition(":")
-            return import_module("treadle.render.rows"), list(getattr(import_module(module), function)(self))
+        def rows(self: Any) -> list[Any]:
+            return list(_loaded(view)(self))
 
         def __repr__(self: Any) -> str:  # noqa: N807  (it becomes the class's)
-            render, found = rows(self)
-            return str(render.one_line(type(self).__name__, found))
+            return str(_loaded("treadle.render.rows:one_line")(type(self).__name__, rows(self)))
 
         def _repr_html_(self: Any) -> str:
-            render, found = rows(self)
-            text = f"<p><b>{escape(type(self).__name__)}</b></p>{render.html_tables(found)}"
+            tables = _loaded("treadle.render.rows:html_tables")(rows(self))
+            text = f"<p><b>{escape(type(self).__name__)}</b></p>{tables}"
             return f"<div>{text}{_image(_drawn(self), len(text.encode()))}</div>"
 
         def __rich__(self: Any) -> str:  # noqa: N807  (it becomes the class's)
-            render, found = rows(self)
-            text = "\n".join(render.lines(found)).replace("[", r"\[")
+            text = "\n".join(_loaded("treadle.render.rows:lines")(rows(self))).replace("[", r"\[")
             return f"[bold]{type(self).__name__}[/bold]\n{text}"
 
         type.__setattr__(kind, "__repr__", __repr__)
@@ -101,9 +98,14 @@ def _html(value: Any, figures: Sequence[str]) -> str:
 
 
 def _drawn(value: Any) -> bytes:
-    module, _, function = _PICTURES.partition(":")
-    picture: bytes = getattr(import_module(module), function)(value)
+    picture: bytes = _loaded(_PICTURES)(value)
     return picture
+
+
+def _loaded(path: str) -> Any:
+    """The function that ``module:function`` names."""
+    module, _, function = path.partition(":")
+    return getattr(import_module(module), function)
 
 
 def _image(picture: bytes, used: int) -> str:

@@ -29,12 +29,12 @@ def test_commands_run(
     sums, files, peers = re.findall(r"^```\n(.*?)^```$", page, flags=re.MULTILINE | re.DOTALL)
     assert main(shlex.split(sums)[1:]) == 0
     row = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("nvls (in-network)"))
-    assert row.split()[2:6] == ["400", "GB/s", "700", "GB/s"]
+    assert row.split()[2] == "700.00"
     shown = ""
     for line in files.splitlines():
         assert main(shlex.split(line)[1:]) == 0, line
         shown = capsys.readouterr().out
-    assert "dgx_a100(2) by ring.xml" in shown
+    assert "ring.xml" in shown
     for line in peers.splitlines():
         assert main([*shlex.split(line)[1:], "--json"]) == 0, line
         rows = json.loads(capsys.readouterr().out)["schedules"]

@@ -100,7 +100,7 @@ def test_a_broken_plug_in_is_one_line(repository: Path, tmp_path: Path) -> None:
         assert said in error
         assert error.count("\n") == 1
     assert verified[0] == 0
-    assert "verified    yes" in verified[1]
+    assert "verified     yes" in verified[1]
 
 
 def test_a_platform_in_one_function(repository: Path, tmp_path: Path) -> None:

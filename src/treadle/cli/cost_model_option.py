@@ -13,8 +13,3 @@ def asked_cost_model(given: str | None, alpha: object) -> planning.CostModel | N
     if alpha is not None:
         raise FormatError("--cost-model and --alpha: a cost model has latencies; expected one of the two")
     return planning.as_cost_model(given)
-
-
-def told_cost_model(model: planning.CostModel | None) -> dict[str, object]:
-    """Keys of ``--json``."""
-    return {} if model is None else {"cost_model": model.name, "cost_model_source": model.source}

@@ -708,8 +708,3 @@ def hardened_rows(
         yield row("no plan", "\n".join([f"for {counted(len(failed), 'failure')}", *reasons]))
     yield row("plans", None if folder is None else f"{folder}; failures.json lists which is for what")
     yield facts(topology=old.topology.name, algorithm=old.algorithm, failures=list(found))
-
-
-def solve_summary(result: SolveResult) -> dict[str, object]:
-    """What ``solve --json`` prints, but for the plan's path."""
-    return values(solve_rows(result))

@@ -12,17 +12,17 @@ import numpy as np
 import pytest
 
 import treadle
+from harness.summaries import cabling_summary, check_summary, rivalry_summary
 from treadle.context import TimeLimitError, context
 from treadle.errors import FormatError, TopologyError, TreadleError
 from treadle.planning.building import built_fabric
 from treadle.planning.building.build_prices import BuildPrices
-from treadle.planning.building.built_fabric import as_box, as_floor, as_prices, cabling_summary
+from treadle.planning.building.built_fabric import as_box, as_floor, as_prices
 from treadle.planning.building.cabling_check import (
     CableFault,
     CablingReport,
     PlugAction,
     Replugging,
-    check_summary,
 )
 from treadle.planning.building.floor import Floor, Rack
 from treadle.planning.building.optical_planes import OpticalBox
@@ -40,7 +40,6 @@ from treadle.planning.building.rivals import (
     Rivalry,
     _sides,
     nearest_names,
-    rivalry_summary,
     switched_names,
 )
 from treadle.topologies import TopologyBuilder

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import treadle
+from harness.summaries import resilience_summary
 from treadle.context import TimeLimitError
 from treadle.errors import FormatError, TopologyError, TreadleError
 from treadle.planning import parse_amounts
@@ -17,7 +18,6 @@ from treadle.planning.building.resilience import (
     ResilienceResult,
     _count,
     resilience,
-    resilience_summary,
 )
 from treadle.topologies import TopologyBuilder, parse
 

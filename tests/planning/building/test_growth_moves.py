@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from harness.summaries import growth_summary, rewiring_summary
 from treadle.errors import FormatError, InfeasibleError
 from treadle.finder.cabling import Cable, cables
 from treadle.planning.building import growth, rewiring
-from treadle.planning.building.growth import _lone, _new_names, _Search, grow, growth_summary
+from treadle.planning.building.growth import _lone, _new_names, _Search, grow
 from treadle.planning.building.rewiring import (
     CrossConnect,
     _changes,
@@ -22,7 +23,6 @@ from treadle.planning.building.rewiring import (
     _one_way,
     _port,
     reconfigure,
-    rewiring_summary,
 )
 from treadle.synthesis.steps.bfb import bfb_reduce_scatter_value, bfb_value
 from treadle.topologies import Topology, TopologyBuilder, parse

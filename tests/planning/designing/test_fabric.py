@@ -10,7 +10,8 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from treadle.planning import FactLimits, describe_fabric, fabric_summary
+from harness.summaries import fabric_summary
+from treadle.planning import FactLimits, describe_fabric
 from treadle.topologies import Topology, TopologyBuilder, parse
 
 FABRICS = [

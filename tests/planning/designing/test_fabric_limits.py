@@ -6,7 +6,8 @@ from fractions import Fraction
 
 import pytest
 
-from treadle.planning import FactLimits, describe_fabric, fabric_summary
+from harness.summaries import fabric_summary
+from treadle.planning import FactLimits, describe_fabric
 from treadle.planning.designing.fabric_values import DistanceFacts
 from treadle.topologies import Topology, TopologyBuilder, parse
 

@@ -8,10 +8,11 @@ from typing import Any, cast
 
 import pytest
 
+from harness.summaries import tree_front_summary
+
 pytest.importorskip("matplotlib", reason="matplotlib: not installed; pip install 'treadle[plot]'")
 
 from treadle.errors import ScheduleError
-from treadle.planning import tree_front_summary
 from treadle.planning.fronts import comparison_picture, front_picture
 from treadle.planning.fronts.tree_front import TreeFront, TreePoint, _undominated
 from treadle.planning.training import step_picture

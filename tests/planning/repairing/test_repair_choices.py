@@ -9,8 +9,8 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from treadle.planning.summary import repair_summary
 
+from harness.summaries import repair_summary
 from treadle.errors import ScheduleError, TopologyError
 from treadle.planning.repairing import repair as repair_module
 from treadle.planning.repairing import repair_candidates

@@ -9,8 +9,8 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from treadle.planning.sizing.set_summary import size_set_summary
 
+from harness.summaries import size_set_summary
 from treadle._version import __version__
 from treadle.errors import FormatError, ScheduleError
 from treadle.planning import solve, solve_sizes

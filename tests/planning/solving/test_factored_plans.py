@@ -6,8 +6,8 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from treadle.planning.summary import plan_summary, solve_summary
 
+from harness.summaries import plan_summary, solve_summary
 from reference.cpu_parts import interpret_cpu_parts
 from treadle.errors import InfeasibleError, ScheduleError, TreadleError
 from treadle.formats.chakra.judge import interpret_chakra

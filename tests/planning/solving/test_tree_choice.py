@@ -5,9 +5,9 @@ from __future__ import annotations
 from fractions import Fraction
 
 import pytest
-from treadle.planning.summary import solve_summary
 
 import places
+from harness.summaries import solve_summary
 from treadle.errors import FormatError, InfeasibleError
 from treadle.planning import lower, pose, solve
 from treadle.planning.solving import forestcoll

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from treadle.planning.summary import solve_summary
 
+from harness.summaries import solve_summary
 from treadle.errors import TreadleError
 from treadle.planning import solve
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
