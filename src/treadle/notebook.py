@@ -44,39 +44,6 @@ def shown(figures: Callable[[Any], Sequence[str]]) -> Callable[[_Value], _Value]
     return decorate
 
 
-def told_by(view: str) -> Callable[[_Value], _Value]:
-    """Decorator of a result: its repr, and what notebooks and rich show, are made from the rows of its view.
-
-    Parameters
-    ----------
-    view : str
-        ``module:function`` of `treadle.render`, which lies above results and is loaded when one is shown.
-    """
-
-    def decorate(kind: _Value) -> _Value:
-        def rows(self: Any) -> list[Any]:
-            return list(_loaded(view)(self))
-
-        def __repr__(self: Any) -> str:  # noqa: N807  (it becomes the class's)
-            return str(_loaded("treadle.render.rows:one_line")(type(self).__name__, rows(self)))
-
-        def _repr_html_(self: Any) -> str:
-            tables = _loaded("treadle.render.rows:html_tables")(rows(self))
-            text = f"<p><b>{escape(type(self).__name__)}</b></p>{tables}"
-            return f"<div>{text}{_image(_drawn(self), len(text.encode()))}</div>"
-
-        def __rich__(self: Any) -> str:  # noqa: N807  (it becomes the class's)
-            text = "\n".join(_loaded("treadle.render.rows:lines")(rows(self))).replace("[", r"\[")
-            return f"[bold]{type(self).__name__}[/bold]\n{text}"
-
-        type.__setattr__(kind, "__repr__", __repr__)
-        type.__setattr__(kind, "_repr_html_", _repr_html_)
-        type.__setattr__(kind, "__rich__", __rich__)
-        return kind
-
-    return decorate
-
-
 def own_words(value: object) -> list[str]:
     """Key figures of a value whose repr says them: ``<Name words>`` or ``<Name: words>``."""
     return [repr(value).strip("<>").removeprefix(type(value).__name__).lstrip(": ")]
@@ -91,24 +58,24 @@ def own_fields(value: Any) -> list[str]:
 def _html(value: Any, figures: Sequence[str]) -> str:
     words = ", ".join(escape(word) for word in figures)
     parts = [f"<p><b>{escape(type(value).__name__)}</b> {words}</p>"]
-    if callable(records := getattr(value, "records", None)):
-        parts.append(_table(records()))
-    parts.append(_image(_drawn(value), sum(len(part.encode()) for part in parts)))
+    if callable(records := getattr(value, "records", None)) and (rows := records()):
+        parts.append(_table(rows))
+    parts.append(image_of(drawn(value), sum(len(part.encode()) for part in parts)))
     return f"<div>{''.join(parts)}</div>"
 
 
-def _drawn(value: Any) -> bytes:
-    picture: bytes = _loaded(_PICTURES)(value)
-    return picture
+def drawn(value: Any) -> bytes:
+    """SVG of what a value draws; empty for most."""
+    return bytes(loaded(_PICTURES)(value))
 
 
-def _loaded(path: str) -> Any:
+def loaded(path: str) -> Any:
     """The function that ``module:function`` names."""
     module, _, function = path.partition(":")
     return getattr(import_module(module), function)
 
 
-def _image(picture: bytes, used: int) -> str:
+def image_of(picture: bytes, used: int) -> str:
     """SVG as an image, so that its style stays its own."""
     data = b64encode(picture).decode()
     if used + len(data) > MOST_BYTES - 200:
@@ -118,8 +85,6 @@ def _image(picture: bytes, used: int) -> str:
 
 def _table(rows: Sequence[Mapping[str, Any]]) -> str:
     """The first rows and columns."""
-    if not rows:
-        return ""
     columns = list(rows[0])[:_MOST_COLUMNS]
     lines = ["".join(f"<th>{escape(column)}</th>" for column in columns)]
     lines += ["".join(f"<td>{escape(_cell(row[one]))}</td>" for one in columns) for row in rows[:_MOST_ROWS]]

@@ -258,11 +258,6 @@ def _bandwidth(bandwidth: int | Fraction, digits: int) -> str:
     return f"{_decimal(Fraction(bandwidth) / factor, digits)} {unit}"
 
 
-def exact_text(value: Fraction) -> str:
-    """An exact rational as JSON has it: ``1040/3``, with a denominator even where that is 1."""
-    return f"{value.numerator}/{value.denominator}"
-
-
 def format_share(share: Fraction) -> str:
     """A share in percent, never rounded to nothing.
 

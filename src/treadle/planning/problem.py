@@ -84,6 +84,11 @@ def model_of(topology: Topology, collective: Collective) -> str:
     return f"allreduce with in-network {' and '.join(able)}{how}"
 
 
+def exact_text(value: Fraction) -> str:
+    """An exact rational as JSON has it: ``1040/3``, with a denominator even where that is 1."""
+    return f"{value.numerator}/{value.denominator}"
+
+
 def busbw_values(key: str, algbw: Fraction, collective: Collective) -> dict[str, object]:
     """What JSON says of a throughput as nccl-tests scales it, under keys that begin with `key`."""
     scaled = algbw * busbw_factor(collective.kind, collective.group_size)

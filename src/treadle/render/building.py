@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from treadle.planning.building.cabling_check import plug_text
+from treadle.planning.problem import exact_text
 from treadle.render.problems import seconds_row
 from treadle.render.quantities import AS_THEY_COME, Rates, counted
 from treadle.render.rows import Row, Table, facts, row
-from treadle.units import exact_text
 
 if TYPE_CHECKING:
     from treadle.planning.building.built_fabric import BuiltFabric
@@ -130,8 +130,8 @@ def growth_row(plan: GrowthPlan, nodes: int) -> Row:
     new, added = plan.topology.n_nodes - nodes, len(plan.moves) - plan.n_cut
     connected = "" if plan.is_connected else "NOT "
     text = (
-        f"to {plan.topology.n_nodes} nodes: {plan.steps} steps, T_B {float(plan.t_b):.4f}; {counted(plan.n_cut, 'cable')} "
-        f"pulled ({plan.n_cut / new:g} per new node), {added} added\n"
+        f"to {plan.topology.n_nodes} nodes: {plan.steps} steps, T_B {float(plan.t_b):.4f}; "
+        f"{counted(plan.n_cut, 'cable')} pulled ({plan.n_cut / new:g} per new node), {added} added\n"
         f"{counted(plan.moves[-1].stage, 'stage')}, {connected}connected after every move"
     )
     values = {

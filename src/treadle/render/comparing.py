@@ -8,7 +8,7 @@ from string import ascii_lowercase
 from typing import TYPE_CHECKING
 
 from treadle.planning.measuring.size_bounds import size_bound_values
-from treadle.planning.problem import busbw_values
+from treadle.planning.problem import busbw_values, exact_text
 from treadle.render.problems import (
     SHOWN_VIOLATIONS,
     below,
@@ -24,7 +24,7 @@ from treadle.render.problems import (
 from treadle.render.quantities import AS_THEY_COME, Rates, busbw, counted
 from treadle.render.rows import Row, Table, facts, rate_values, row
 from treadle.schedules.collective import Collective, CollectiveKind
-from treadle.units import exact_text, format_size
+from treadle.units import format_size
 
 if TYPE_CHECKING:
     from treadle.planning.judging.placed_schedules import PlacedSchedule

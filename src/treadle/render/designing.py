@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from treadle.planning.problem import exact_text
 from treadle.render.quantities import AS_THEY_COME, Rates, counted
 from treadle.render.rows import Row, Table, facts, rate_values, row
 from treadle.schedules.collective import CollectiveKind, busbw_factor
@@ -18,7 +19,7 @@ from treadle.topologies import (
     unreachable_pair,
 )
 from treadle.topologies.topology import Topology
-from treadle.units import exact_text, format_size
+from treadle.units import format_size
 
 if TYPE_CHECKING:
     from treadle.planning.designing.design_result import DesignResult, DesignRow

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from treadle.planning.problem import exact_text
 from treadle.render.files import describe_shortfall, shortfall_values
 from treadle.render.names import describe_links
 from treadle.render.problems import group_rows, mesh_rows, problem_rows, throughput
@@ -14,7 +15,7 @@ from treadle.render.rows import Row, Table, facts, row
 from treadle.schedules.plan import Plan
 from treadle.schedules.steps.steps import StepSchedule
 from treadle.topologies.topology import Topology
-from treadle.units import exact_text, format_size
+from treadle.units import format_size
 
 if TYPE_CHECKING:
     from treadle.diagnosis.log_lines import LogLine
@@ -32,7 +33,7 @@ MOST_LINKS = 64
 
 
 def _plan_rows(plan: Plan | PlacedSchedule, rates: Rates, *more: str) -> Iterator[Row]:
-    """Problem, optimum and throughput of a plan that is simulated or run; `more` keys are left out of JSON."""
+    """Problem, optimum and throughput of a plan; JSON leaves out `more` keys."""
     left_out = ("nodes", "links", "forwarders", "root", "weights", *more)
     for one in problem_rows(plan.topology, plan.collective):
         yield Row(one.label, one.text, {key: one.facts[key] for key in one.facts if key not in left_out})

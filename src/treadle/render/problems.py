@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from treadle.planning.problem import busbw_values, model_of
+from treadle.planning.problem import busbw_values, exact_text, model_of
 from treadle.render.names import describe_links, describe_nodes
 from treadle.render.quantities import AS_THEY_COME, Rates, busbw, counted, shortfall
 from treadle.render.rows import Row, rate_values, row
@@ -29,7 +29,6 @@ from treadle.schedules.trees.group_schedule import GroupSchedule
 from treadle.schedules.witness import CutWitness, Witness
 from treadle.topologies import has_switches, has_uniform_links, is_regular
 from treadle.topologies.topology import Topology
-from treadle.units import exact_text
 
 if TYPE_CHECKING:
     from treadle.planning.judging.placed_schedules import PlacedSchedule

@@ -14,7 +14,6 @@ from typing import Any
 
 from treadle.render.table import Table as Table
 from treadle.render.table import wrapped
-from treadle.units import exact_text
 
 WIDTH = 96
 """Longest line of text; a terminal that is narrower gets shorter ones."""
@@ -65,7 +64,7 @@ def rate_values(key: str, value: Fraction | None) -> dict[str, object]:
     """A throughput under two keys that begin with `key`; nothing for None."""
     if value is None:
         return {}
-    return {f"{key}_bytes_per_s": float(value), f"{key}_exact": exact_text(value)}
+    return {f"{key}_bytes_per_s": float(value), f"{key}_exact": f"{value.numerator}/{value.denominator}"}
 
 
 def values(view: View) -> dict[str, object]:

@@ -7,7 +7,7 @@ from fractions import Fraction
 from math import ceil
 from typing import TYPE_CHECKING, Any
 
-from treadle.planning.problem import busbw_values
+from treadle.planning.problem import busbw_values, exact_text
 from treadle.planning.together.shared_rates import shared_rates
 from treadle.render.names import describe_links
 from treadle.render.problems import (
@@ -35,7 +35,7 @@ from treadle.render.rows import Row, Table, facts, rate_values, row, values
 from treadle.schedules.collective import Collective, busbw_factor
 from treadle.schedules.factored import FactoredSchedule
 from treadle.topologies.topology import Topology
-from treadle.units import exact_text, format_share, format_size
+from treadle.units import format_share, format_size
 
 if TYPE_CHECKING:
     from treadle.planning.fronts.tree_front import TreeFront

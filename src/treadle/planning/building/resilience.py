@@ -19,11 +19,11 @@ from treadle.brief import brief
 from treadle.checking import checked, unexpected
 from treadle.context import Progress, TimeLimitError, context, in_context
 from treadle.errors import FormatError, TopologyError
-from treadle.notebook import told_by
 from treadle.planning.fabrics_and_plans import FabricLike
 from treadle.planning.problem import resolve_kind, resolve_topology
 from treadle.planning.solving.bounds import bound
 from treadle.planning.tabular import Cell, Tabular, plain_row
+from treadle.planning.told_by import told_by
 from treadle.schedules.collective import CollectiveKind, busbw_factor
 from treadle.topologies.cables import NamedCable, named_cables
 from treadle.topologies.catalogue.random_graphs import failed_cables, punctured

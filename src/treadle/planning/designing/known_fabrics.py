@@ -19,8 +19,8 @@ from treadle.finder.construction import expression, notation
 from treadle.finder.measure import figures_of, is_quick_breadth_first
 from treadle.finder.workload import Network
 from treadle.planning.building.rivals import MAX_NODES, nearest_names, switched_names
+from treadle.planning.problem import exact_text
 from treadle.topologies import parse
-from treadle.units import exact_text
 
 if TYPE_CHECKING:
     from treadle.planning.designing.design_result import DesignResult

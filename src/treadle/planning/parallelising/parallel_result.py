@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from treadle.brief import brief
-from treadle.notebook import told_by
 from treadle.parallelism.evaluation.retiming import Retimed
 from treadle.parallelism.graph.model_graph import ModelGraph
 from treadle.parallelism.plan.parallel_plan import ParallelPlan
 from treadle.planning.parallelising.parallel_options import ParallelRequest
 from treadle.planning.parallelising.posed_mesh import MeshFound
 from treadle.planning.tabular import Cell, Tabular, plain_row
+from treadle.planning.told_by import told_by
 from treadle.refusal import Refusal
 from treadle.schedules.mesh import Mesh
 from treadle.topologies.topology import Topology

@@ -15,13 +15,13 @@ from treadle.arrays import BoolArray, Int64Array, mask_of
 from treadle.checking import checked
 from treadle.context import Progress, context, in_context
 from treadle.errors import InfeasibleError, ScheduleError, TopologyError
-from treadle.notebook import told_by
 from treadle.options.keywords import OptionKeywords
 from treadle.planning.fabrics_and_plans import PlanLike, as_plan, as_size
 from treadle.planning.repairing.repair_candidates import DEFAULT_SIZE, JUDGED_AT, Contest, best_for
 from treadle.planning.solving.asked_options import asked_options
 from treadle.planning.solving.schedulers import algorithm_names, find_scheduler, is_scheduler
 from treadle.planning.solving.solve import SolveResult, solve
+from treadle.planning.told_by import told_by
 from treadle.schedules.alltoall.demands import Demands
 from treadle.schedules.collective import Collective, CollectiveKind, busbw_factor
 from treadle.schedules.factored import FactoredSchedule

@@ -12,7 +12,6 @@ from treadle.brief import brief
 from treadle.checking import checked, left_alone
 from treadle.context import Progress, TimeLimitError, context, in_context, under
 from treadle.errors import FormatError, ScheduleError, TreadleError
-from treadle.notebook import told_by
 from treadle.options.keywords import ProblemOptions, SizeSetOptions
 from treadle.planning.fabrics_and_plans import FabricLike, SizesLike, as_sizes
 from treadle.planning.measuring.cost_models import cost_model_of
@@ -27,6 +26,7 @@ from treadle.planning.solving.generation import generate
 from treadle.planning.solving.schedulers import find_scheduler
 from treadle.planning.solving.solve import RejectedError
 from treadle.planning.tabular import Cell, Tabular, plain_row
+from treadle.planning.told_by import told_by
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.plan import Pipelining, Plan, PlanEntry, Scalar
 from treadle.schedules.schedule import Schedule

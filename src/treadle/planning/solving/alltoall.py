@@ -8,9 +8,8 @@ import numpy as np
 
 from treadle.context import context, under
 from treadle.errors import ScheduleError
-from treadle.planning.problem import Problem
+from treadle.planning.problem import Problem, exact_text
 from treadle.synthesis import alltoall
-from treadle.units import exact_text
 
 if TYPE_CHECKING:
     from treadle.schedules.alltoall.alltoall_witness import DistanceWitness

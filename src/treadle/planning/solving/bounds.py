@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Unpack, cast
 from treadle.checking import checked, unexpected
 from treadle.context import Progress, TimeLimitError, context, in_context, under
 from treadle.errors import FormatError, ScheduleError
-from treadle.notebook import told_by
 from treadle.options.keywords import BoundOptions, ProblemOptions
 from treadle.planning.fabrics_and_plans import FabricLike, as_sizes
 from treadle.planning.problem import Problem, model_of, pose
@@ -26,6 +25,7 @@ from treadle.planning.solving.group_rates import (
     phase_optima,
     rates_of,
 )
+from treadle.planning.told_by import told_by
 from treadle.refusal import Refusal
 from treadle.schedules.alltoall.alltoall_witness import DistanceWitness
 from treadle.schedules.collective import Collective, CollectiveKind

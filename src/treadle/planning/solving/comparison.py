@@ -12,7 +12,6 @@ from treadle.brief import brief
 from treadle.checking import checked, left_alone
 from treadle.context import Context, Progress, TimeLimitError, context, start, under
 from treadle.errors import TreadleError
-from treadle.notebook import told_by
 from treadle.options.keywords import ComparisonOptions, ProblemOptions
 from treadle.planning.fabrics_and_plans import FabricLike, SizesLike, as_sizes
 from treadle.planning.judging.placed_schedules import ForeignSchedule, PlacedSchedule, place_schedules
@@ -33,6 +32,7 @@ from treadle.planning.together.shared_rates import (
     bottleneck,
     shared_rates,
 )
+from treadle.planning.told_by import told_by
 from treadle.program.any_schedule import lower_groups
 from treadle.program.group_lists import ProgramGroups
 from treadle.schedules.collective import Collective, CollectiveKind, busbw_factor

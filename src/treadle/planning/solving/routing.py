@@ -11,12 +11,12 @@ from typing import Unpack
 from treadle.context import Progress
 from treadle.formats.format import find_format
 from treadle.formats.text_options import TextOptions
-from treadle.notebook import told_by
 from treadle.options.keywords import ProblemOptions
 from treadle.planning.fabrics_and_plans import FabricLike
 from treadle.planning.judging.verification import UnverifiedPlanError, verify
 from treadle.planning.solving.scheduler_records import ROUTES
 from treadle.planning.solving.solve import solve
+from treadle.planning.told_by import told_by
 from treadle.planning.writing.lower import lower_verified
 from treadle.planning.writing.lowered import Lowered
 from treadle.schedules.alltoall.routes import RouteSchedule

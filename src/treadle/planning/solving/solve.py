@@ -11,7 +11,6 @@ from treadle._version import __version__
 from treadle.checking import checked
 from treadle.context import Progress, TimeLimitError, context, in_context, under
 from treadle.errors import ScheduleError
-from treadle.notebook import told_by
 from treadle.options.keywords import OptionKeywords, ProblemOptions, SolveKeywords
 from treadle.planning.fabrics_and_plans import FabricLike
 from treadle.planning.problem import Problem, pose
@@ -20,6 +19,7 @@ from treadle.planning.solving.generation import fall_back, generate, options_for
 from treadle.planning.solving.group_rates import AloneRate, naming_cut_off, rates_of
 from treadle.planning.solving.multicast_copies import copy_notes
 from treadle.planning.solving.schedulers import default_algorithm, find_scheduler
+from treadle.planning.told_by import told_by
 from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.alltoall.timed_routes import TimedRoutes
 from treadle.schedules.collective import Collective, CollectiveKind

@@ -16,12 +16,12 @@ from treadle.checking import checked
 from treadle.context import Progress, context, in_context, under
 from treadle.errors import FormatError, InfeasibleError, ScheduleError, TreadleError
 from treadle.input_files import read_input_text
-from treadle.notebook import told_by
 from treadle.options.keywords import ProblemOptions
 from treadle.planning.fabrics_and_plans import FabricLike
 from treadle.planning.problem import pose, resolve_kind, resolve_topology
 from treadle.planning.solving.solve import RejectedError
 from treadle.planning.solving.transfer import transfer_collective, transfer_schedule
+from treadle.planning.told_by import told_by
 from treadle.schedules.collective import Collective
 from treadle.schedules.jobs import Job, JobLevel, check_jobs, proved_rates
 from treadle.schedules.plan import Plan, PlanEntry

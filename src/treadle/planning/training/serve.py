@@ -13,11 +13,11 @@ from treadle.brief import brief
 from treadle.checking import checked, left_alone
 from treadle.context import Context, Progress, under
 from treadle.errors import FormatError
-from treadle.notebook import told_by
 from treadle.options.keywords import TrainKeywords
 from treadle.planning.fabrics_and_plans import FabricLike
 from treadle.planning.meshes import as_mesh
 from treadle.planning.tabular import Cell, Tabular, plain_row
+from treadle.planning.told_by import told_by
 from treadle.planning.training.model_argument import as_model
 from treadle.planning.training.step_inputs import costs_of_rows, slow_links
 from treadle.planning.training.train_options import asked_step

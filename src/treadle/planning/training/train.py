@@ -11,11 +11,11 @@ from typing import Unpack
 from treadle.brief import brief
 from treadle.checking import checked, left_alone
 from treadle.context import Context, Progress, context, under
-from treadle.notebook import told_by
 from treadle.options.keywords import TrainKeywords
 from treadle.planning.fabrics_and_plans import FabricLike
 from treadle.planning.meshes import as_mesh
 from treadle.planning.tabular import Cell, Tabular, plain_row
+from treadle.planning.told_by import told_by
 from treadle.planning.training.calibrated_efficiency import CalibratedEfficiency, calibrated_efficiency
 from treadle.planning.training.contention_presets import ContentionChoice
 from treadle.planning.training.fabric_costs import (
