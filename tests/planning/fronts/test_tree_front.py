@@ -105,4 +105,4 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     target = tmp_path / "front.svg"
     assert main([*command, "--picture", str(target)]) == 0
     assert target.read_bytes().startswith(b"<?xml")
-    assert f"picture     {target}" in capsys.readouterr().out
+    assert f"plot {target}" in " ".join(capsys.readouterr().out.split())

@@ -36,8 +36,8 @@ def test_texts_are_known_by_their_content(
     assert values["violations"] == []
     assert main(["verify", str(path)]) == 0
     told = capsys.readouterr().out
-    assert "verified    yes" in told
-    assert ("as far as a text alone shows" in told) == (values["judged"] == "parsed")  # nothing was executed
+    assert "verified     yes" in told
+    assert ("as far as the file alone shows" in told) == (values["judged"] == "parsed")  # nothing was executed
 
 
 BROKEN = {
@@ -56,7 +56,7 @@ def test_violations_are_listed(name: str, tmp_path: Path, capsys: pytest.Capture
     path.write_text(text.replace(old, new), encoding="utf-8")
     assert main(["verify", str(path)]) == 1
     shown = capsys.readouterr().out
-    assert "verified    NO: " in shown
+    assert "verified     NO: " in shown
     assert word in shown
     assert main(["verify", str(path), "--json"]) == 1
     values = json.loads(capsys.readouterr().out)

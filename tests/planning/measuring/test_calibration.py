@@ -178,7 +178,7 @@ def test_the_command_writes_options_and_a_fabric(tmp_path: Path, capsys: pytest.
     path.write_text(json.dumps(value), encoding="utf-8")
     arguments = ["calibrate", str(path), "--steps", "14", "--degree", "4", "-o", str(fit)]
     assert main([*arguments, "--fabric", "torus(3, 3)", "--fabric-output", str(fabric)]) == 0
-    text = capsys.readouterr().out
+    text = " ".join(capsys.readouterr().out.split())
     assert 'latency="10000ns", bandwidth="25000000000B/s"' in text.replace("24999999999", "25000000000")
     assert "100 GB/s" in text
     assert main([*arguments, "--unit", "Gbit/s"]) == 0

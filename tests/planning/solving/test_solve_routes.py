@@ -82,15 +82,15 @@ def test_words_say_what_was_built(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert main(["solve", "torus:3,3,3", "alltoall", "--algorithm", "routes", "-o", path]) == 0
     out = capsys.readouterr().out
     assert (
-        "3 B/s asymptotic algbw, 2.89 B/s busbw, optimal" in out
+        "3 B/s algbw, 2.89 B/s busbw, optimal" in out
     )  # f = 1/9 of a link (section 5.1), 27 ranks
-    assert "702 routes, 1.00 a pair, at most 3 hops, 1 layer, 1 chunk a pair" in out
-    assert "saturated   all 162 links" in out
-    assert "every pair is served, no layer can deadlock" in out
+    assert "702 routes, 1.00 per pair, at most 3 hops, 1 layer, 1 chunk" in out
+    assert "saturated    all 162 links" in out
+    assert "every pair is connected, no layer can deadlock" in out
     timed = ("solve", "torus:3,3", "alltoall", "--algorithm", "routes", "--max-flows", "2", "-o", path)
     assert main(list(timed)) == 0
     out = capsys.readouterr().out
-    assert "at most 2 flows out of and into a host" in out
+    assert "at most 2 flows into and out of a host" in out
     assert "saturated" not in out
 
 
