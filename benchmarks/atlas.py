@@ -20,11 +20,11 @@ from typing import Any
 
 import matplotlib
 from matplotlib.ticker import FixedLocator
+from treadle.cli.designing.names import describe_links
+from treadle.cli.solving.report import describe_witness
 
 import treadle
 from treadle.atomic import write_bytes
-from treadle.cli.designing.names import describe_links
-from treadle.cli.solving.report import describe_witness
 from treadle.errors import TreadleError
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.synthesis.alltoall.rate.flow_instance import flow_instance

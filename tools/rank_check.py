@@ -12,10 +12,11 @@ import numpy as np
 from treadle.errors import MissingDependencyError, ScheduleError
 from treadle.program.program import Buffer
 from treadle.runtime.data import Pattern, numpy_dtype
-from treadle.runtime.device.judged_lanes import ELEMENT_CODES, pattern_of
+from treadle.runtime.device.judged_lanes import ELEMENT_CODES
 from treadle.runtime.device.memory.gpu_library import gpu_library
 from treadle.runtime.device.memory.peer_memory import PeerBlock
 from treadle.runtime.device.rank_lanes import AdmittedLanes, PreparedLanes, RankBuffers, RankLanes
+from treadle.runtime.measured_sizes import group_pattern as pattern_of
 from treadle.runtime.memory import Layout, RankMemory, allocate, count_wrong, fill_input
 from treadle.runtime.run_options import RunOptions
 

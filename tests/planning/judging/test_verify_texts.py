@@ -37,7 +37,9 @@ def test_texts_are_known_by_their_content(
     assert main(["verify", str(path)]) == 0
     told = capsys.readouterr().out
     assert "verified     yes" in told
-    assert ("as far as the file alone shows" in told) == (values["judged"] == "parsed")  # nothing was executed
+    assert ("as far as the file alone shows" in told) == (
+        values["judged"] == "parsed"
+    )  # nothing was executed
 
 
 BROKEN = {

@@ -81,9 +81,7 @@ def test_words_say_what_was_built(tmp_path: Path, capsys: pytest.CaptureFixture[
     path = str(tmp_path / "plan")
     assert main(["solve", "torus:3,3,3", "alltoall", "--algorithm", "routes", "-o", path]) == 0
     out = capsys.readouterr().out
-    assert (
-        "3 B/s algbw, 2.89 B/s busbw, optimal" in out
-    )  # f = 1/9 of a link (section 5.1), 27 ranks
+    assert "3 B/s algbw, 2.89 B/s busbw, optimal" in out  # f = 1/9 of a link (section 5.1), 27 ranks
     assert "702 routes, 1.00 per pair, at most 3 hops, 1 layer, 1 chunk" in out
     assert "saturated    all 162 links" in out
     assert "every pair is connected, no layer can deadlock" in out

@@ -7,12 +7,12 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from treadle.synthesis.trees.tight_cuts.closed_forms.link_balancing import balanced_over_links
 
 from treadle.schedules.factored import no_crossings
 from treadle.schedules.trees.forest import Direction, Forest
 from treadle.synthesis.trees.switch_removal import LogicalGraph
 from treadle.synthesis.trees.tight_cuts.alignment import NOBODY, Gateways, aligned_rows
+from treadle.synthesis.trees.tight_cuts.piece_tables import balanced_over_links
 
 
 def parallel_graph(seed: int) -> tuple[LogicalGraph, np.ndarray, np.ndarray]:
