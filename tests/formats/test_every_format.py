@@ -141,7 +141,8 @@ def test_the_command_line_claims_what_was_done(
     save_plan(path, plan)
     command = ["lower", str(path), "--to", name, "-o", f"{tmp_path}/texts/", *words(record, plan)]
     assert main(command) == 0
-    (checked,) = re.findall(r"^checked .*$", capsys.readouterr().out, re.MULTILINE)
+    (checked,) = re.findall(r"^checked .*(?:\n  .*)*$", capsys.readouterr().out, re.MULTILINE)
+    checked = " ".join(checked.split())
     assert CLAIMS[record.check] in checked
     assert ("nothing executed" in checked) == (record.check is not Check.EXECUTED)
     assert main([*command, "--json"]) == 0

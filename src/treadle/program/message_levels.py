@@ -10,6 +10,7 @@ import numpy as np
 from treadle.arrays import BoolArray, FrozenArrays, Int32Array, Int64Array, mask_of
 from treadle.program.operation_lists import OperationLists
 from treadle.program.program import OperationKind, Program
+from treadle.program.trees.send_order import places_within
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,17 +70,6 @@ def dataflow(program: OperationLists) -> Dataflow:
         number[places] = places_within(pair[places], [key[places] for key in keys])
     turn = behind * (program.n_operations + 1) + depth
     return Dataflow(partner, level, turn, number)
-
-
-def places_within(
-    groups: Int64Array | Int32Array, keys: Sequence[Int64Array | Int32Array | BoolArray]
-) -> Int64Array:
-    """Place of each item in its group, ordered by keys of which the last one is the group, then as given."""
-    order = np.lexsort(keys)
-    ordered = groups[order]
-    places = np.empty(len(groups), dtype=np.int64)
-    places[order] = np.arange(len(groups)) - np.searchsorted(ordered, ordered, side="left")
-    return places
 
 
 def _pairs(program: OperationLists) -> Int64Array:

@@ -111,11 +111,13 @@ def test_the_cost_model_is_that_of_simulate_alone(place: Path, capsys: pytest.Ca
     write(place, '[cost-model]\nalpha = "5us"\nforwarding = "store-and-forward"\n')
     assert main(["simulate", "ring:4", "allgather", "--size", "1K"]) == 0
     out = capsys.readouterr().out
-    assert "alpha 5us a message" in out
+    assert "alpha 5us per message" in out
     assert "store-and-forward" in out
     typed = ["simulate", "ring:4", "allgather", "--size", "1K", "--cost-model", "reference"]
     assert main(typed) == 0
-    assert "costs reference, pipelined; store-and-forward" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "cost model     reference: " in out
+    assert "pipelined; store-and-forward" in out
     assert main([*typed, "--alpha", "5us"]) == 2
     capsys.readouterr()
 

@@ -10,10 +10,10 @@ import numpy as np
 
 from treadle.arrays import Int64Array, positions_of
 from treadle.errors import InfeasibleError, ScheduleError
-from treadle.program.message_levels import places_within
 from treadle.program.program import MAX_CHUNKS, Program
 from treadle.program.steps.step_pieces import Holdings, Moves, moves_of, useful
 from treadle.program.steps.step_program import Frame, assemble
+from treadle.program.trees.send_order import places_within
 from treadle.schedules.collective import Collective, CollectiveKind, check_membership
 from treadle.schedules.steps.steps import Steps, StepSchedule, WayKind
 from treadle.topologies.topology import Topology

@@ -10,7 +10,7 @@ import numpy as np
 
 from treadle.arrays import BoolArray, Int32Array, Int64Array
 from treadle.errors import InfeasibleError, ScheduleError
-from treadle.program.message_levels import places_within
+from treadle.program.trees.send_order import places_within
 from treadle.schedules.steps.steps import Steps
 from treadle.schedules.trees.forest import Direction
 from treadle.topologies.topology import Topology

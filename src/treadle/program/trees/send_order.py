@@ -9,13 +9,13 @@ lowest target at a time, and queue at its link while the others are idle.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from treadle.arrays import Int32Array, Int64Array, mask_of, positions_of
+from treadle.arrays import BoolArray, Int32Array, Int64Array, mask_of, positions_of
 from treadle.math.graphs import components
-from treadle.program.message_levels import places_within
 from treadle.schedules.collective import Collective
 from treadle.schedules.trees.forest import Direction, Tree
 from treadle.topologies.topology import Topology
@@ -129,3 +129,14 @@ def ways_to_go(
     for ranks in reversed(levels):
         np.maximum.at(way, tree.parent[ranks], edge[ranks] + way[ranks])
     return times + way[child], int(way[tree.root])
+
+
+def places_within(
+    groups: Int64Array | Int32Array, keys: Sequence[Int64Array | Int32Array | BoolArray]
+) -> Int64Array:
+    """Place of each item in its group, ordered by keys of which the last one is the group, then as given."""
+    order = np.lexsort(keys)
+    ordered = groups[order]
+    places = np.empty(len(groups), dtype=np.int64)
+    places[order] = np.arange(len(groups)) - np.searchsorted(ordered, ordered, side="left")
+    return places
