@@ -31,8 +31,8 @@ def test_commands_run(
     for line in block.splitlines():
         assert main(shlex.split(line)[1:]) == 0, line
         shown.append(capsys.readouterr().out)
-    assert "335 messages in 719 steps" in shown[1]
-    assert "256 messages in 815 steps" in shown[2]
+    assert "335 messages, 719 steps" in shown[1]
+    assert "256 messages, 815 steps" in shown[2]
     assert "335 messages become 256" in page(repository)
     assert "815 steps instead of 719" in page(repository)
 

@@ -156,16 +156,16 @@ def test_names_in_notebooks_are_inert() -> None:
 def test_reprs_tell_the_key_figures() -> None:
     solved = treadle.solve("dgx_a100:2", "allgather", exact=True)
     assert repr(solved).startswith(
-        "<SolveResult allgather of 16 ranks, dgx_a100(2), forestcoll, 346.67 GB/s algbw, optimal, "
+        "<SolveResult allgather, 16 ranks; 346.67 GB/s algbw, 325 GB/s busbw (exact: 1040/3 GB/s); 346.67 GB/s"
     )
     assert repr(solved.plan) == (
         "<Plan allgather of 16 ranks, dgx_a100(2), forestcoll, 346.67 GB/s algbw, 1 entry>"
     )
     assert repr(treadle.verify(solved)) == "<VerifyResult dgx_a100(2), ok, embedded, 1 report>"
     bound = treadle.bound("ring:4", "allgather")
-    assert repr(bound) == "<BoundResult allgather of 4 ranks, ring(4), 2.67 B/s algbw, tight>"
+    assert repr(bound) == "<BoundResult allgather, 4 ranks; 2.67 B/s algbw, 2 B/s busbw (exact: 8/3 B/s)>"
     compared = treadle.compare("ring:4", "allgather", algorithms=["ring"])
-    assert repr(compared) == "<Comparison allgather of 4 ranks, ring(4), 2.67 B/s optimal algbw, 1 row>"
+    assert repr(compared) == "<Comparison allgather, 4 ranks; 2.67 B/s algbw, 2 B/s busbw (exact: 8/3 B/s)>"
     assert compared.optimal_algbw == bound.algbw
     assert (
         repr(next(treadle.harden(treadle.solve("ring:4", "allgather")))) == "<HardenedRow n0--n1, 50.0% loss>"

@@ -76,7 +76,7 @@ class BoundResult:
     >>> import treadle
     >>> found = treadle.bound("ring:4", "alltoall")
     >>> found
-    <BoundResult alltoall of 4 ranks, ring(4), 2 B/s algbw, tight>
+    <BoundResult alltoall, 4 ranks; 2 B/s algbw, 1.5 B/s busbw (exact)>
     >>> found.algbw, found.bound.is_tight
     (Fraction(2, 1), True)
     """

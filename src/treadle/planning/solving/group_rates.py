@@ -78,8 +78,8 @@ class CutOffGroupError(InfeasibleError):
     >>> try:
     ...     treadle.bound("ring:4", "allgather", mesh="2,2", axes="0")
     ... except treadle.planning.CutOffGroupError as error:
-    ...     print(error.forwarding)
-    <BoundResult allgather of 4 ranks, ring(4), 2 B/s algbw, tight>
+    ...     print(error.forwarding.algbw)
+    2
     """
 
     def __init__(
