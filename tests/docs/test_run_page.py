@@ -37,7 +37,7 @@ def test_the_command_of_mpirun_runs(plans: Path) -> None:
     words = [find_mpi().mpirun, *shlex.split(before), sys.executable, "-m", "treadle", *shlex.split(after)]
     done = finished(words, cwd=plans, environment={**launch_environment(), "PYTHONPATH": search_path()})
     assert done.returncode == 0, done.stderr[-3000:]
-    assert done.stdout.count("every element is right") == 1, done.stdout
+    assert done.stdout.count("every element is correct") == 1, done.stdout
 
 
 @pytest.mark.skipif("torch" in missing_engines(), reason=missing_engines().get("torch", ""))

@@ -35,6 +35,6 @@ def test_wheel_works_in_a_clean_environment(repository: Path, tmp_path: Path) ->
     assert "compare" in run(treadle, "--help", cwd=tmp_path)
     assert run(treadle, "--version", cwd=tmp_path).startswith(f"treadle {version}")
     assert "optimal" in run(treadle, "solve", "ring:4", "allreduce", "-o", "ring.plan", cwd=tmp_path)
-    assert "every element is right" in run(treadle, "run", "ring.plan", "--size", "1K", cwd=tmp_path)
+    assert "every element is correct" in run(treadle, "run", "ring.plan", "--size", "1K", cwd=tmp_path)
     run(treadle, "lower", "ring.plan", "-o", "ring.xml", cwd=tmp_path)
     assert (tmp_path / "ring.xml").exists()

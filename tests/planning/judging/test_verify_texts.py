@@ -112,7 +112,7 @@ def test_a_text_of_msccl_tools_is_verified(capsys: pytest.CaptureFixture[str], t
         "not supported by azure, rccl: line 1: <algo> lacks the attribute minBytes",
     ]
     assert main(["verify", str(path)]) == 0
-    assert f"note        {values['notes'][1]}" in capsys.readouterr().out
+    assert f"note         {values['notes'][1]}" in capsys.readouterr().out
     assert main(["verify", str(path), "--profile", "azure"]) == 2
     assert "lacks the attribute minBytes" in capsys.readouterr().err
     assert verify_text(text).notes == ()

@@ -66,7 +66,7 @@ def test_from_a_fabric_to_moved_data(
     assert [row["wrong"] for row in rows] == [0, 0]
     assert main(["lower", path, "--to", "msccl-xml", "-o", text]) == 0
     is_relayed = fabric == "dgx_a100:2"  # GPUs of a box pass data on to other NICs, and no card does that
-    assert ("cards need them too" in capsys.readouterr().out) == (not is_relayed)
+    assert ("NICs need them too" in capsys.readouterr().out) == (not is_relayed)
     assert 'coll="alltoall"' in Path(text).read_text()
     if is_relayed:
         assert "where no card forwards" in refusal(capsys, "routes", path, "-o", file, status=2)
