@@ -431,13 +431,13 @@ def violations_row(violations: Iterable[object], number: int, found: Mapping[str
 def seconds_row(seconds: Mapping[str, float], *, explain: bool = False) -> Row:
     """CPU seconds, which only `explain` prints, of the stages that took any."""
     stages = [f"{name} {spent:.2f}" for name, spent in seconds.items() if name != "total" and spent >= 0.005]
-    text = ", ".join([*stages, f"total {seconds['total']:.2f}"]) if explain else None
+    text = ", ".join([*stages, f"total {seconds.get('total', 0.0):.2f}"]) if explain else None
     return row("CPU s", text, seconds=dict(seconds))
 
 
 def written_row(path: object, seconds: Mapping[str, float] | None = None) -> Row:
     """The plan that was written."""
-    spent = "" if seconds is None else f" ({seconds['total']:.2f} CPU s)"
+    spent = "" if seconds is None else f" ({seconds.get('total', 0.0):.2f} CPU s)"
     return row("plan", None if path is None else f"{path}{spent}", plan=None if path is None else str(path))
 
 

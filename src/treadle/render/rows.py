@@ -110,7 +110,7 @@ def html_tables(view: View) -> str:
     cells, tables = [], []
     for one in view:
         if isinstance(one, Row):
-            text = "<br>".join(map(escape, (one.text or "").split("\n")))
+            text = "<br/>".join(map(escape, (one.text or "").split("\n")))
             cells += [f"<tr><th>{escape(one.label)}</th><td>{text}</td></tr>"] if one.label and text else []
         else:
             lines = ["".join(f"<th>{escape(cell)}</th>" for cell in one.headings)]

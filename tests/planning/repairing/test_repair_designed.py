@@ -104,8 +104,8 @@ def test_any_plan_may_be_compared_at_a_size(tmp_path: Path, capsys: pytest.Captu
     assert main(["solve", "torus:3,3", "allgather", "-o", str(path), "-q"]) == 0
     assert main(["repair", str(path), "--link", "n0_0--n1_0", "--size", "1KB"]) == 0
     out = capsys.readouterr().out
-    assert "compared    simulated at 1KB: " in out
-    assert "            bfb: " in out
+    assert "candidates   simulated at 1KB: " in out
+    assert "             bfb: " in out
     assert main(["repair", str(path), "--link", "n0_0--n1_0", "--size", "1KB", "--json"]) == 0
     values = json.loads(capsys.readouterr().out)
     contest = values["contest"]

@@ -53,5 +53,5 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     words = ["retune", str(path), "--cost-model", "reference", "--size", "1K,1M", "-o", str(new)]
     assert main(words) == 0
     out = capsys.readouterr().out
-    assert "costs reference" in out
+    assert "cost model   reference" in out
     assert load_plan(new).provenance["cost_model"] == "reference"

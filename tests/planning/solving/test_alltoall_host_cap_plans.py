@@ -47,7 +47,7 @@ def test_the_bound_names_the_caps(capsys: pytest.CaptureFixture[str], tmp_path: 
     path = tmp_path / "capped.json"
     save_topology(path, replace(torus(3, 3), name="capped", injection_bytes_per_s=np.full(9, 2)))
     assert main(["bound", str(path), "alltoall"]) == 0
-    assert "binding are the injection caps of " in capsys.readouterr().out
+    assert "bottleneck   injection caps of " in capsys.readouterr().out
     assert main(["bound", str(path), "alltoall", "--json"]) == 0
     values = json.loads(capsys.readouterr().out)
     assert len(values["binding_hosts"]) == 9

@@ -55,7 +55,7 @@ def test_a_rate_that_blocks_do_not_carry_is_printed(
     assert main(["solve", NVSWITCH, "allgather", "-o", path, "-q"]) == 0
     assert main(["lower", path, "--to", "mscclpp-json", "--instances", "8", "-o", text]) == 0
     # a block copies one of 64 chunks and puts it to 7 peers
-    assert "note        its thread blocks carry 160 GB/s algbw at 20 GB/s each" in capsys.readouterr().out
+    assert "note           its thread blocks carry 160 GB/s algbw at 20 GB/s each" in capsys.readouterr().out
     command = ["lower", path, "--to", "mscclpp-json", "-o", text]
     assert main([*command, "--json"]) == 0
     values = json.loads(capsys.readouterr().out)

@@ -155,7 +155,7 @@ def test_a_root_is_refused_in_one_line(tmp_path: Path, capsys: pytest.CaptureFix
     assert "root 2" in said
     assert not out.exists()
     assert main(["lower", str(plan), "-o", str(out), "--accept-any-root"]) == 0
-    assert "beware      the runtime compares no root" in capsys.readouterr().out
+    assert "warning        the runtime compares no root" in capsys.readouterr().out
 
 
 # --- folders
