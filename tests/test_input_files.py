@@ -116,4 +116,4 @@ def test_the_fabric_of_a_plan_is_shown_and_exported(
     assert main(["topology", "export", str(tmp_path / "a.plan")]) == 0
     assert capsys.readouterr().out == dump_topology(plan.topology)
     assert main(["topology", "show", str(tmp_path / "a.plan")]) == 0
-    assert capsys.readouterr().out.startswith("ring(4): 4 compute nodes")
+    assert capsys.readouterr().out.startswith("topology     ring(4): 4 compute nodes")
