@@ -38,6 +38,7 @@ def test_failures_and_hanging_tests_are_named_at_once(tmp_path: Path) -> None:
     pytest.importorskip("xdist")
     (tmp_path / "test_suite.py").write_text(SUITE, encoding="utf-8")
     (tmp_path / "conftest.py").write_text(CONFTEST, encoding="utf-8")
+    (tmp_path / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")  # no settings of folders above
     settings = ["faulthandler_timeout=2", "faulthandler_exit_on_timeout=true", f"pythonpath={TESTS}"]
     command = [sys.executable, "-m", "pytest", "-n", "1", "--dist", "worksteal", "-p", "no:cacheprovider"]
     command += [word for setting in settings for word in ("-o", setting)]

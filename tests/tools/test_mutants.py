@@ -265,6 +265,7 @@ class SmallTree(Tree):
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         (folder / "src").mkdir()
+        (folder / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")  # no settings of folders above
 
     def begin_anew(self) -> None:
         self.write("src/small.py", "import time\n\n\ndef f(n):\n    time.sleep(0 * 300)\n    return n + 1\n")

@@ -224,7 +224,7 @@ def test_a_referee_is_asked(plan: Path, capsys: pytest.CaptureFixture[str]) -> N
         assert row["referee_s"] == pytest.approx(row["own_s"], rel=0.01)
     assert main(words) == 0
     lines = capsys.readouterr().out.splitlines()
-    (place,) = (number for number, line in enumerate(lines) if line.startswith("referee      simgrid:"))
+    (place,) = (number for number, line in enumerate(lines) if line.startswith("cross-check"))
     assert [line.split()[0] for line in lines[place + 2 :][:3] if line.strip()][-2:] == ["64KB", "128KB"]
 
 
