@@ -9,12 +9,14 @@ import pytest
 from treadle.diagnosis.catalogue import (
     RESTRICTIONS,
     falls,
+    graph_fell_back,
+    no_p2p,
     restricting,
+    slow_links,
     still_rising,
     suspects,
     wrong_results,
 )
-from treadle.diagnosis.graph_rules import graph_fell_back, no_p2p, slow_links
 from treadle.diagnosis.log import (
     ChannelCount,
     FoundPattern,

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from samples.logs.nccl_logs import info
-from treadle.diagnosis import library_lines
-from treadle.diagnosis.library_lines import FactReader
+from treadle.diagnosis import log_reader
 from treadle.diagnosis.log import (
     ChannelCount,
     FoundNetwork,
@@ -23,6 +22,7 @@ from treadle.diagnosis.log import (
 )
 from treadle.diagnosis.log_figures import kind_of, nvls_line, ranks_of, shows_fast_links, used_nics
 from treadle.diagnosis.log_lines import LogLine, message
+from treadle.diagnosis.log_reader import FactReader
 from treadle.refusal import Refusal
 from treadle.schedules.collective import CollectiveKind
 
@@ -189,9 +189,9 @@ def test_system_trees_are_gathered_by_process() -> None:
 def test_all_that_is_kept_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     known = {"_MOST": 256, "_MOST_HOPS": 8192, "_MOST_HOSTS": 8192, "_MOST_RANKS": 2**17}
     known |= {"_MOST_TREES": 64, "_MOST_TREE_LINES": 4096, "_MOST_WARNINGS": 20}
-    assert {name: getattr(library_lines, name) for name in known} == known
+    assert {name: getattr(log_reader, name) for name in known} == known
     for name in ("_MOST_HOSTS", "_MOST_RANKS", "_MOST_TREES", "_MOST_TREE_LINES", "_MOST_HOPS", "_MOST"):
-        monkeypatch.setattr(library_lines, name, 2)
+        monkeypatch.setattr(log_reader, name, 2)
     warned = facts(*(f"node0:1:2 [0] x.cc:1 NCCL WARN {k}" for k in range(22)))
     assert (len(warned.warnings), warned.n_warnings) == (20, 22)
     lines = [info(f"comm 0x1 rank {k} nRanks 4 x", host=k) for k in range(4)]

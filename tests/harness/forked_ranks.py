@@ -27,7 +27,7 @@ LOADED = (
     "torch._inductor.fx_passes",
     "torch.distributed._functional_collectives",
     "treadle.planning.solving.forestcoll",
-    "treadle.torch.creation",
+    "treadle.torch.group",
     "treadle.torch.group_engine",
 )
 """Before there are ranks, with all that training and collectives load; none of it starts a thread."""

@@ -19,7 +19,7 @@ from treadle.schedules.plan import Plan
 from treadle.schedules.plan_files.archive import load_plan, save_plan
 from treadle.topologies import parse
 from treadle.topologies.topology import Topology, TopologyBuilder
-from treadle.torch.provision import problems_of
+from treadle.torch.plans import problems_of
 
 GB = 10**9
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
+import re
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
 
-from treadle.diagnosis.graph_rules import graph_fell_back, no_p2p, slow_links
+from treadle.diagnosis.log import Log
+from treadle.diagnosis.log_lines import LogLine
 from treadle.diagnosis.network_rules import acs, crossed_rails, idle_nics, no_gdr, pcie, ports, tcp
-from treadle.diagnosis.suspect import Case, Rule, Suspect
+from treadle.diagnosis.suspect import MOST_LINES, Case, Rule, Suspect, suspect
 from treadle.units import format_size
 
 # Variables of the environment that hold NCCL back
@@ -22,10 +26,6 @@ def _number_below(limit: int) -> Callable[[str], bool]:
 
 def _one_of(*values: str) -> Callable[[str], bool]:
     return lambda value: value.upper() in values
-
-
-def _any(value: str) -> bool:
-    return bool(value)
 
 
 _OFF, _ON = _one_of("0", "FALSE", "NO"), _one_of("1", "TRUE", "YES")
@@ -52,8 +52,8 @@ RESTRICTIONS = (
     Restriction("NCCL_DMABUF_ENABLE", _OFF, "DMA-BUF is off", between_boxes=True),
     Restriction("NCCL_NET", _one_of("SOCKET"), "TCP is wanted", between_boxes=True),
     Restriction("NCCL_PXN_DISABLE", _ON, "GPUs do not use each other's NICs", between_boxes=True),
-    Restriction("NCCL_ALGO", _any, "the choice of algorithms is narrowed"),
-    Restriction("NCCL_PROTO", _any, "the choice of protocols is narrowed"),
+    Restriction("NCCL_ALGO", bool, "the choice of algorithms is narrowed"),
+    Restriction("NCCL_PROTO", bool, "the choice of protocols is narrowed"),
     Restriction(
         "NCCL_MAX_NCHANNELS", _number_below(16), "few channels, so few thread blocks and links at a time"
     ),
@@ -63,7 +63,7 @@ RESTRICTIONS = (
     Restriction("NCCL_BUFFSIZE", _number_below(2**20), "small buffers"),
     Restriction("NCCL_NVLS_ENABLE", _OFF, "NVLink SHARP is off"),
     Restriction("NCCL_MNNVL_ENABLE", _OFF, "NVLink between boxes is not used", between_boxes=True),
-    Restriction("NCCL_GRAPH_FILE", _any, "NCCL's own search is replaced by a file"),
+    Restriction("NCCL_GRAPH_FILE", bool, "NCCL's own search is replaced by a file"),
     Restriction("NCCL_NCHANNELS_PER_NET_PEER", _one_of("1"), "one channel per peer", between_boxes=True),
 )
 """Values that make NCCL slower, as its documentation of the environment describes the variables."""
@@ -72,20 +72,120 @@ RESTRICTIONS = (
 def restricting(case: Case, found: tuple[Suspect, ...]) -> list[Suspect]:
     """A variable holds NCCL back, and no other suspect names it yet."""
     named = {line for one in found for line in one.lines}
-    suspects = []
+    suspects: list[Suspect] = []
     for restriction in RESTRICTIONS:
-        for setting in case.log.settings:
-            if setting.name != restriction.name or not restriction.holds_back(setting.value):
-                continue
-            if restriction.between_boxes and case.n_hosts == 1:
-                continue
-            if setting.line in named and any(setting.name in one.remedy for one in found):
-                continue
-            text = f"{setting.name}={setting.value[:40]}: {restriction.text}"
+        settings = (
+            one
+            for one in case.log.settings
+            if one.name == restriction.name
+            and restriction.holds_back(one.value)
+            and not (one.line in named and any(one.name in other.remedy for other in found))
+        )
+        setting = next(settings, None)
+        if setting is not None and not (restriction.between_boxes and case.n_hosts == 1):
             remedy = f"unset {setting.name}, unless it is there for a reason"
-            suspects.append(Suspect("environment", text, (setting.line,), remedy))
-            break
+            suspects += suspect("environment", f"{setting.words}: {restriction.text}", remedy, setting)
     return suspects[:_MOST]
+
+
+# What is amiss in what NCCL made of a box
+
+_FEW_CHANNELS = 2
+"""One channel that NCCL's search found, doubled: the least that it can find."""
+_LINK = re.compile(r"\+ (PCI|NVL|XGMI|NET)\[(\d{1,6}(?:\.\d{1,3})?)\] - (GPU|NVS|NET|DEV)/")
+
+
+def graph_fell_back(case: Case, _: tuple[Suspect, ...]) -> list[Suspect]:
+    """NCCL found hardly any way through a box that has fast links."""
+    log = case.log
+    least = min(log.channels, key=lambda one: one.collective, default=None)
+    no_path = log.remarks.get("no-path")
+    if log.setting("NCCL_MAX_NCHANNELS", "NCCL_MAX_CTAS", "NCCL_GRAPH_FILE") is not None:
+        return []  # that is why, and another suspect
+    if (
+        least is None
+        or least.collective > _FEW_CHANNELS
+        or least.nvls > 0
+        or (case.spans_hosts and 0 < case.used_nics <= _FEW_CHANNELS)  # so many serve one or two NICs
+    ):
+        least = None
+    if no_path is None and (least is None or not case.has_fast_links or case.gpus_per_host == 1):
+        return []
+    single = next((one for one in log.patterns if one.channels <= 1), None) if least else None
+    count = f"{least.collective} coll channels, {max(least.nvls, 0)} nvls" if least else "no path"
+    text = f"NCCL's graph search fell back ({count}): it sees too few links between the GPUs"
+    remedy = (
+        "look for a missing link: nvidia-smi nvlink -s, fabric manager, IMEX; NCCL_TOPO_DUMP_FILE shows what "
+        "NCCL sees"
+    )
+    return suspect("graph-search", text, remedy, least, no_path, single)
+
+
+def no_p2p(case: Case, _: tuple[Suspect, ...]) -> list[Suspect]:
+    """GPUs of a box exchange data through the CPU's memory although they have fast links."""
+    log = case.log
+    said, shared = log.remarks.get("p2p-disabled"), log.transport("SHM")
+    setting = log.setting("NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL")
+    is_staged = log.has_staged_transfers and case.is_one_box
+    if said is None and (shared is None or not (case.has_fast_links or setting is not None or is_staged)):
+        return []
+    count = f" ({shared.count} connections by SHM)" if shared is not None else ""
+    text = f"GPUs of a box exchange data through the CPU's memory{count}, not peer to peer"
+    remedy = "see nvidia-smi topo -p2p r, ACS and IOMMU; in containers share /dev/shm and all GPUs"
+    if not case.has_fast_links:
+        text += ": half of the PCIe bandwidth remains"
+        remedy = "GeForce cards have no peer-to-peer; with others see nvidia-smi topo -p2p r, ACS and IOMMU"
+    if setting is not None:
+        remedy = f"unset {setting.name}"
+    return suspect("no-p2p", text, remedy, said, shared, setting)
+
+
+def slow_links(case: Case, _: tuple[Suspect, ...]) -> list[Suspect]:
+    """A GPU or a network card has slower links than its like."""
+    slowest: list[Suspect] = []
+    for what, values in _figures(case.log).items():
+        counts = Counter(speed for _, _, speed in values)
+        usual, times = max(counts.items(), key=lambda one: (one[1], one[0]))
+        slow = [(line, name, speed) for line, name, speed in values if speed < usual]
+        if not slow or times * 2 <= len(values):  # no usual speed
+            continue
+        name, speed = slow[0][1:]
+        text = (
+            f"{name} has {what} of {float(speed):g} GB/s where {times} of {len(values)} have {float(usual):g}"
+            f"{f', as {len(slow) - 1} more' if len(slow) > 1 else ''}"
+        )
+        usual_line = next(line for line, _, one in values if one == usual)
+        lines = [line for line, _, _ in slow[: MOST_LINES - 1]]
+        remedy = {
+            "PCIe": "see lspci -vv for LnkSta (downgraded): reseat the card, check slot and BIOS",
+            "NVLinks": "see nvidia-smi nvlink -s for links that are down",
+            "a port": "see ibstat for the port's rate: cable, switch port",
+        }[what]
+        slowest += suspect("slow-link", text, remedy, *lines, usual_line)
+    return slowest
+
+
+def _figures(log: Log) -> dict[str, list[tuple[LogLine, str, Fraction]]]:
+    """Of GPUs and network cards of all hosts: PCIe, NVLinks in all, ports; with the line and a name."""
+    found: dict[str, list[tuple[LogLine, str, Fraction]]] = {"PCIe": [], "NVLinks": [], "a port": []}
+    for tree in log.trees:
+        gpu, where = "", 0
+        links: dict[str, tuple[LogLine, Fraction]] = {}
+        for line, text in tree.lines:
+            match = _LINK.search(text)
+            if match is None:
+                continue
+            speed, name = Fraction(match[2]), text[match.start(3) :].split(" ")[0]
+            if match[1] == "PCI" and match[3] in ("GPU", "DEV"):
+                gpu, where = f"{name} of {tree.host}", match.start(3)
+                found["PCIe"].append((line, gpu, speed))
+            elif match[1] in ("NVL", "XGMI") and gpu and match.start() == where:
+                first, total = links.get(gpu, (line, Fraction(0)))
+                links[gpu] = (first, total + speed)
+            elif match[1] == match[3] == "NET":
+                found["a port"].append((line, f"{name} of {tree.host}", speed))
+        found["NVLinks"] += [(line, name, speed) for name, (line, speed) in links.items()]
+    return {what: values for what, values in found.items() if values}
 
 
 # What the figures themselves show: wrong results, a curve that falls, a curve that still rises
@@ -98,16 +198,13 @@ _RISING = 1.15
 
 def wrong_results(case: Case, _: tuple[Suspect, ...]) -> list[Suspect]:
     """Values were wrong."""
-    found = []
+    found: list[Suspect] = []
+    remedy = "test GPUs and links one by one (dcgmi diag -r 3), NCCL_P2P_DISABLE=1, without plug-ins"
     for table in case.log.tables:
         wrong = [row for row in table.rows if row.wrong]
-        lines = [row.line for row in wrong[:2]]
-        lines += [table.out_of_bounds] if table.out_of_bounds is not None else []
-        if lines:
-            sizes = f"{len(wrong)} of {len(table.rows)} sizes" if wrong else "some sizes"
-            text = f"results are wrong at {sizes}: no speed counts before that is mended"
-            remedy = "test GPUs and links one by one (dcgmi diag -r 3), NCCL_P2P_DISABLE=1, without plug-ins"
-            found.append(Suspect("wrong-results", text, tuple(lines), remedy))
+        sizes = f"{len(wrong)} of {len(table.rows)} sizes" if wrong else "some sizes"
+        text = f"results are wrong at {sizes}: no speed counts before that is mended"
+        found += suspect("wrong-results", text, remedy, *wrong[:2], table.out_of_bounds)
     return found[:2]
 
 
@@ -135,8 +232,7 @@ def falls(case: Case, _: tuple[Suspect, ...]) -> list[Suspect]:
         f"busbw falls with the size: {peak.busbw:g} GB/s at {format_size(peak.size)}, {last.busbw:g} at "
         f"{format_size(last.size)}: {why}"
     )
-    lines = tuple(dict.fromkeys((peak.line, first.line, last.line)))
-    return [Suspect("falls-with-size", text, lines, remedy)]
+    return suspect("falls-with-size", text, remedy, *dict.fromkeys((peak.line, first.line, last.line)))
 
 
 def still_rising(case: Case, _: tuple[Suspect, ...]) -> list[Suspect]:
@@ -152,107 +248,72 @@ def still_rising(case: Case, _: tuple[Suspect, ...]) -> list[Suspect]:
     if last.busbw < before.busbw * _RISING ** max(1.0, math.log2(last.size / before.size)):
         return []
     text = f"busbw still rises at {format_size(last.size)}, the largest size: the peak was not reached"
-    return [Suspect("small-sizes", text, (before.line, last.line), "measure larger sizes: -e 8G")]
+    return suspect("small-sizes", text, "measure larger sizes: -e 8G", before, last)
 
 
-RULES: tuple[Rule, ...] = (
+RULES = (
     Rule(
-        name="wrong-results",
-        looks_for="values that the test found wrong",
-        evidence="rows with #wrong above 0, # Out of bounds values",
+        "wrong-results",
+        wrong_results,
+        "values that the test found wrong",
+        "rows with #wrong above 0, # Out of bounds values",
         is_always=True,
-        find=wrong_results,
     ),
     Rule(
-        name="idle-nics",
-        looks_for="fewer NICs used than the fabric has",
-        evidence="NCCL_IB_HCA, NET/IB : Using",
+        "idle-nics",
+        idle_nics,
+        "fewer NICs used than the fabric has",
+        "NCCL_IB_HCA, NET/IB : Using",
         is_always=True,
-        find=idle_nics,
     ),
+    Rule("tcp", tcp, "TCP between boxes", "via NET/Socket, Using network Socket", is_always=True),
     Rule(
-        name="tcp",
-        looks_for="TCP between boxes",
-        evidence="via NET/Socket, Using network Socket",
+        "falls-with-size",
+        falls,
+        "large sizes much slower than middling ones: congestion, if data passes a network",
+        "rows of the table",
         is_always=True,
-        find=tcp,
     ),
     Rule(
-        name="falls-with-size",
-        looks_for="large sizes much slower than middling ones: congestion, if data passes a network",
-        evidence="rows of the table",
+        "no-gdr",
+        no_gdr,
+        "data for the network that passes through the CPU's memory",
+        "via NET/IB without GDRDMA, type .../PHB or .../SYS",
+    ),
+    Rule(
+        "graph-search",
+        graph_fell_back,
+        "NCCL's graph search fell back: a missing NVLink edge",
+        "2 coll channels, 0 nvls channels",
+    ),
+    Rule("no-p2p", no_p2p, "GPUs of a box that meet in the CPU's memory", "via SHM, P2P is disabled"),
+    Rule(
+        "slow-link",
+        slow_links,
+        "a GPU or a NIC with slower links than its like",
+        "lines of the system tree",
         is_always=True,
-        find=falls,
     ),
     Rule(
-        name="no-gdr",
-        looks_for="data for the network that passes through the CPU's memory",
-        evidence="via NET/IB without GDRDMA, type .../PHB or .../SYS",
-        is_always=False,
-        find=no_gdr,
+        "pcie",
+        pcie,
+        "more NICs than a GPU's PCIe can feed",
+        "the system tree, NET/IB : Using, the row of the peak",
     ),
     Rule(
-        name="graph-search",
-        looks_for="NCCL's graph search fell back: a missing NVLink edge",
-        evidence="2 coll channels, 0 nvls channels",
-        is_always=False,
-        find=graph_fell_back,
+        "crossed-rails",
+        crossed_rails,
+        "rings that change rails between boxes",
+        "the [send] and the [receive] line of a hop, the graph's NET/3 ... NET/2",
     ),
+    Rule("port", ports, "a port that failed or changed its speed", "async event, speed change detected"),
+    Rule("environment", restricting, "variables that hold NCCL back", "set by environment to, -x NCCL_...="),
+    Rule("acs", acs, "PCIe access control between GPU and NIC", "ACSCtl: SrcValid+"),
     Rule(
-        name="no-p2p",
-        looks_for="GPUs of a box that meet in the CPU's memory",
-        evidence="via SHM, P2P is disabled",
-        is_always=False,
-        find=no_p2p,
-    ),
-    Rule(
-        name="slow-link",
-        looks_for="a GPU or a NIC with slower links than its like",
-        evidence="lines of the system tree",
-        is_always=True,
-        find=slow_links,
-    ),
-    Rule(
-        name="pcie",
-        looks_for="more NICs than a GPU's PCIe can feed",
-        evidence="the system tree, NET/IB : Using, the row of the peak",
-        is_always=False,
-        find=pcie,
-    ),
-    Rule(
-        name="crossed-rails",
-        looks_for="rings that change rails between boxes",
-        evidence="the [send] and the [receive] line of a hop, the graph's NET/3 ... NET/2",
-        is_always=False,
-        find=crossed_rails,
-    ),
-    Rule(
-        name="port",
-        looks_for="a port that failed or changed its speed",
-        evidence="async event, speed change detected",
-        is_always=False,
-        find=ports,
-    ),
-    Rule(
-        name="environment",
-        looks_for="variables that hold NCCL back",
-        evidence="set by environment to, -x NCCL_...=",
-        is_always=False,
-        find=restricting,
-    ),
-    Rule(
-        name="acs",
-        looks_for="PCIe access control between GPU and NIC",
-        evidence="ACSCtl: SrcValid+",
-        is_always=False,
-        find=acs,
-    ),
-    Rule(
-        name="small-sizes",
-        looks_for="sizes too small to reach the peak: 15% more with each doubling, up to the last",
-        evidence="the last row, and the last of at most half its size",
-        is_always=False,
-        find=still_rising,
+        "small-sizes",
+        still_rising,
+        "sizes too small to reach the peak: 15% more with each doubling, up to the last",
+        "the last row, and the last of at most half its size",
     ),
 )
 

@@ -160,6 +160,11 @@ class SetVariable:
     name: str
     value: str
 
+    @property
+    def words(self) -> str:
+        """The variable and its value, cut off where it is long."""
+        return f"{self.name}={self.value[:40]}"
+
 
 @dataclass(frozen=True)
 class SystemTree:
@@ -231,6 +236,11 @@ class Log:
     def has_staged_transfers(self) -> bool:
         """Whether GPUs of a box exchange data through the host's memory only: all by SHM, none by P2P."""
         return self.transport("SHM") is not None and self.transport("P2P") is None
+
+    @property
+    def rdma_network(self) -> FoundNetwork | None:
+        """The first devices other than those of TCP."""
+        return next((one for one in self.networks if one.kind != "Socket"), None)
 
     def rdma(self, *, direct: bool) -> UsedTransport | None:
         """Connections over the network but by TCP: with GPUDirect RDMA, or without."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from treadle.diagnosis.log import NetworkHop
-from treadle.diagnosis.suspect import MOST_LINES, Case, Suspect
+from treadle.diagnosis.log import NetworkHop, RingEnds
+from treadle.diagnosis.suspect import Case, Suspect, suspect
 from treadle.spelling import counted
 
 _MANY_GPUS = 4
@@ -14,20 +14,16 @@ _FAR = ("PHB", "SYS")
 
 def idle_nics(case: Case, _: tuple[Suspect, ...]) -> list[Suspect]:
     """NCCL uses fewer network cards than the fabric has."""
-    log = case.log
-    setting = log.setting("NCCL_IB_HCA", "NCCL_SOCKET_IFNAME")
-    network = next((one for one in log.networks if one.kind != "Socket"), None)
+    setting = case.log.setting("NCCL_IB_HCA", "NCCL_SOCKET_IFNAME")
+    network = case.log.rdma_network
     if not 0 < case.used_nics < case.fabric_nics or not (setting or network):
         return _narrowed(case)
-    lines = [one.line for one in (setting, network) if one is not None]
-    why = f": {setting.name}={setting.value[:40]}" if setting is not None else ""
-    remedy = (
-        f"unset {setting.name} or name all {case.fabric_nics} in it"
-        if setting is not None
-        else "see why the others are not found: ibstat, ulimit -l, devices passed into the container"
-    )
-    text = f"{case.used_nics} of {case.fabric_nics} NICs of a box used{why}"
-    return [Suspect("idle-nics", text, tuple(lines), remedy)]
+    text = f"{case.used_nics} of {case.fabric_nics} NICs of a box used"
+    remedy = "see why the others are not found: ibstat, ulimit -l, devices passed into the container"
+    if setting is not None:
+        text += f": {setting.words}"
+        remedy = f"unset {setting.name} or name all {case.fabric_nics} in it"
+    return suspect("idle-nics", text, remedy, setting, network)
 
 
 def _narrowed(case: Case) -> list[Suspect]:
@@ -37,59 +33,48 @@ def _narrowed(case: Case) -> list[Suspect]:
         return []
     if not 0 < case.used_nics * _MANY_GPUS <= case.gpus_per_host:
         return []
-    nics = f"{case.used_nics} NIC{'s' if case.used_nics != 1 else ''}"
-    text = f"{setting.name}={setting.value[:40]} leaves NCCL {nics} for {case.gpus_per_host} GPUs of a box"
+    nics = counted(case.used_nics, "NIC")
+    text = f"{setting.words} leaves NCCL {nics} for {case.gpus_per_host} GPUs of a box"
     remedy = f"unset {setting.name} or name all NICs in it, if the boxes have more"
-    return [Suspect("idle-nics", text, (setting.line,), remedy)]
+    return suspect("idle-nics", text, remedy, setting)
 
 
 def tcp(case: Case, _: tuple[Suspect, ...]) -> list[Suspect]:
     """Data between boxes goes by TCP."""
     log = case.log
-    way = log.transport("NET/Socket")
-    said = log.remarks.get("network-socket")
+    way, said = log.transport("NET/Socket"), log.remarks.get("network-socket")
     if way is None and not (said is not None and case.spans_hosts):
         return []
-    lines = [line for line in (way.line if way is not None else None, said) if line is not None]
-    lines += [log.remarks[name] for name in ("no-ib", "plugin-failed") if name in log.remarks]
     setting = log.setting("NCCL_IB_DISABLE", "NCCL_NET")
-    if setting is not None:
-        lines.append(setting.line)
     remedy = "make RDMA available: drivers, /dev/infiniband in the container, the network's plugin"
     if setting is not None:
         remedy = f"unset {setting.name}"
     text = "boxes exchange data by TCP (NET/Socket): no RDMA, and copies by the CPU"
-    return [Suspect("tcp", text, tuple(lines[:MOST_LINES]), remedy)]
+    causes = [log.remarks.get(name) for name in ("no-ib", "plugin-failed")]
+    return suspect("tcp", text, remedy, way, said, *causes, setting)
 
 
 def no_gdr(case: Case, _: tuple[Suspect, ...]) -> list[Suspect]:
     """Data between GPU and network card passes through the CPU's memory."""
     log = case.log
     staged, direct = log.rdma(direct=False), log.rdma(direct=True)
+    disabled = log.remarks.get("gdr-disabled")
+    far = next((one for one in log.patterns if one.outer in _FAR), None)
+    if staged is None and (direct is not None or (far is None and disabled is None)):
+        return []
+    text = "no GPUDirect RDMA: data for the network passes through the CPU's memory"
+    if staged is not None and direct is not None:
+        text += f" ({staged.count} of {staged.count + direct.count} connections)"
+    if far is not None:
+        text += f"; NICs are reached by {far.outer} (type {far.inner}/{far.outer})"
+    setting = log.setting("NCCL_NET_GDR_LEVEL", "NCCL_IB_GDR_LEVEL")
+    if setting is not None and setting.value.upper() not in ("0", "LOC"):
+        setting = None
     remedy = (
         "load nvidia-peermem (or use DMA-BUF), use a NIC below the GPU's own PCIe switch, and do not lower "
         "NCCL_NET_GDR_LEVEL"
     )
-    disabled = log.remarks.get("gdr-disabled")
-    far = next((one for one in log.patterns if one.outer in _FAR), None)
-    text = "no GPUDirect RDMA: data for the network passes through the CPU's memory"
-    if staged is not None:
-        lines = [staged.line]
-        if direct is not None:
-            text += f" ({staged.count} of {staged.count + direct.count} connections)"
-    elif direct is None and (far is not None or disabled is not None):
-        lines = []
-    else:
-        return []
-    if far is not None:
-        lines.append(far.line)
-        text += f"; NICs are reached by {far.outer} (type {far.inner}/{far.outer})"
-    if disabled is not None:
-        lines.append(disabled)
-    setting = log.setting("NCCL_NET_GDR_LEVEL", "NCCL_IB_GDR_LEVEL")
-    if setting is not None and setting.value.upper() in ("0", "LOC"):
-        lines.append(setting.line)
-    return [Suspect("no-gdr", text, tuple(lines[:MOST_LINES]), remedy)]
+    return suspect("no-gdr", text, remedy, staged, far, disabled, setting)
 
 
 def crossed_rails(case: Case, _: tuple[Suspect, ...]) -> list[Suspect]:
@@ -102,37 +87,30 @@ def crossed_rails(case: Case, _: tuple[Suspect, ...]) -> list[Suspect]:
         (sent if hop.sends else received).setdefault((hop.channel, hop.ranks), hop)
     both = [(sent[key], received[key]) for key in sent if key in received]
     crossing = [(one, other) for one, other in both if one.nic != other.nic]
-    if not crossing:
-        return [] if both else _crossed_graphs(case)
-    one, other = crossing[0]
-    text = (
-        f"{len(crossing)} of {len(both)} hops between boxes change rails: channel {one.channel} sends by NIC "
-        f"{one.nic} and receives by NIC {other.nic}"
-    )
-    lines = [one.line, other.line]
-    setting = case.log.setting("NCCL_CROSS_NIC")
-    if setting is not None and setting.value != "0":
-        lines.append(setting.line)
-    remedy = "set NCCL_CROSS_NIC=0, and see that NICs have the same order in all boxes"
-    return [Suspect("crossed-rails", text, tuple(lines), remedy)]
-
-
-def _crossed_graphs(case: Case) -> list[Suspect]:
-    """Where no hop is shown from both ends: rings that leave a box by another NIC than they came by."""
-    rings = case.log.ring_ends
-    crossing = [one for one in rings if one.enters != one.leaves]
-    if not crossing or not case.spans_hosts:
+    # where no hop is shown from both ends: rings that leave a box by another NIC than they came by
+    rings = [] if both or not case.spans_hosts else case.log.ring_ends
+    crossing_rings = [one for one in rings if one.enters != one.leaves]
+    evidence: tuple[NetworkHop | RingEnds, ...]
+    if crossing:
+        one, other = evidence = crossing[0]
+        text = (
+            f"{len(crossing)} of {len(both)} hops between boxes change rails: channel {one.channel} sends by "
+            f"NIC {one.nic} and receives by NIC {other.nic}"
+        )
+        remedy = "set NCCL_CROSS_NIC=0, and see that NICs have the same order in all boxes"
+    elif crossing_rings:
+        evidence = (crossing_rings[0],)
+        text = (
+            f"{len(crossing_rings)} of {len(rings)} rings leave a box by another NIC than they came by: "
+            f"{crossing_rings[0].enters}, {crossing_rings[0].leaves}"
+        )
+        remedy = "on rails set NCCL_CROSS_NIC=0, so that rings stay on theirs"
+    else:
         return []
-    text = (
-        f"{len(crossing)} of {len(rings)} rings leave a box by another NIC than they came by: "
-        f"{crossing[0].enters}, {crossing[0].leaves}"
-    )
-    lines = [crossing[0].line]
     setting = case.log.setting("NCCL_CROSS_NIC")
-    if setting is not None and setting.value != "0":
-        lines.append(setting.line)
-    remedy = "on rails set NCCL_CROSS_NIC=0, so that rings stay on theirs"
-    return [Suspect("crossed-rails", text, tuple(lines), remedy)]
+    return suspect(
+        "crossed-rails", text, remedy, *evidence, setting if setting and setting.value != "0" else None
+    )
 
 
 def pcie(case: Case, _: tuple[Suspect, ...]) -> list[Suspect]:
@@ -140,47 +118,33 @@ def pcie(case: Case, _: tuple[Suspect, ...]) -> list[Suspect]:
     limit, log = case.pcie, case.log
     if limit is None:
         return []
-    lines = [line for tree in log.trees[:1] for line, text in tree.lines if "PCI[" in text and "GPU/" in text]
-    lines = lines[:1] + [one.line for one in log.networks if one.kind != "Socket"][:1]
-    setting = log.setting("NCCL_IB_HCA")
-    if setting is not None:
-        lines.append(setting.line)
-    if case.table is not None:
-        lines.append(case.table.peak.line)
-    if not lines:
-        return []
-    text = (
-        f"the GPU's PCIe binds: {limit.bandwidth / 1e9:.1f} GB/s for {limit.n_nics} NICs of "
-        f"{limit.nics / 1e9:.1f} GB/s together"
-    )
+    lines = (line for tree in log.trees[:1] for line, text in tree.lines if "PCI[" in text and "GPU/" in text)
+    bandwidth, together = f"{limit.bandwidth / 1e9:.1f} GB/s", f"{limit.nics / 1e9:.1f} GB/s together"
+    text = f"the GPU's PCIe binds: {bandwidth} for {limit.n_nics} NICs of {together}"
     remedy = "more NICs per GPU do not help; use more GPUs of the box, each with a NIC of its own"
     if limit.n_nics <= case.gpus_per_host:
         carry = "carries" if limit.n_nics == 1 else "carry"
-        nics = f"{counted(limit.n_nics, 'NIC')} {carry} {limit.nics / 1e9:.1f} GB/s together"
-        text = f"PCIe between GPUs and NICs binds: {limit.bandwidth / 1e9:.1f} GB/s where {nics}"
+        nics = f"{counted(limit.n_nics, 'NIC')} {carry} {together}"
+        text = f"PCIe between GPUs and NICs binds: {bandwidth} where {nics}"
         remedy = (
             "see lspci -vv for LnkSta (downgraded): reseat the cards, check slots and BIOS; if PCIe is no "
             "faster, faster NICs do not help"
         )
-    return [Suspect("pcie", text, tuple(lines[:MOST_LINES]), remedy)]
+    peak = None if case.table is None else case.table.peak
+    return suspect(
+        "pcie", text, remedy, next(lines, None), log.rdma_network, log.setting("NCCL_IB_HCA"), peak
+    )
 
 
 def acs(case: Case, _: tuple[Suspect, ...]) -> list[Suspect]:
     """PCIe's access control sends data between devices up to the CPU."""
-    line = case.log.remarks.get("acs")
-    if line is None:
-        return []
     remedy = "disable ACS on the PCIe switches (setpci, or the BIOS); lspci -vvv then shows SrcValid-"
     text = "ACS is on: what GPU and NIC exchange goes up to the CPU instead of across the PCIe switch"
-    return [Suspect("acs", text, (line,), remedy)]
+    return suspect("acs", text, remedy, case.log.remarks.get("acs"))
 
 
 def ports(case: Case, _: tuple[Suspect, ...]) -> list[Suspect]:
     """A port failed or changed its speed meanwhile."""
-    line = case.log.remarks.get("port")
-    if line is None:
-        return []
     text = "a network port failed or changed its speed during the run"
-    return [
-        Suspect("port", text, (line,), "see ibstat and the switch's counters; replace the cable or module")
-    ]
+    remedy = "see ibstat and the switch's counters; replace the cable or module"
+    return suspect("port", text, remedy, case.log.remarks.get("port"))

@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import takewhile
 
 from treadle.diagnosis.log import OTHER_TESTS, TESTS, ListedRank, ResultTable, TableRow
 from treadle.diagnosis.log_lines import LogLine, LogMessage
@@ -49,13 +50,8 @@ class TableReader:
         self._test = self._next_test = ""
         self._reduces: bool | None = None
         self._root: int | None = None
-        self._ranks: dict[int, ListedRank] = {}
+        self.ranks: dict[int, ListedRank] = {}  # those that were listed last
         self._wrong: LogLine | None = None
-
-    @property
-    def ranks(self) -> dict[int, ListedRank]:
-        """The ranks that were listed last."""
-        return self._ranks
 
     def tables(self) -> tuple[ResultTable, ...]:
         """The tables so far; the last is closed."""
@@ -82,9 +78,9 @@ class TableReader:
         if (match := _RANK.search(text)) is not None:
             if self._rows:  # the list of the next test
                 self._close()
-            if len(self._ranks) < MAX_RANKS:
-                rank = ListedRank(message.line, match[2], int(match[3]), match[4].strip())
-                self._ranks[int(match[1])] = rank
+            if len(self.ranks) < MAX_RANKS:
+                rank, host, device, model = match.groups()
+                self.ranks[int(rank)] = ListedRank(message.line, host, int(device), model.strip())
         elif "algbw" in text and "busbw" in text:
             self._close()
             words = text.replace("#", " ", 1 if text.lstrip().startswith("#") else 0).split()
@@ -93,7 +89,7 @@ class TableReader:
         elif "# nThread" in text or "# Using devices" in text:
             if self._rows or "# nThread" in text:
                 self._close()
-                self._ranks = {}
+                self.ranks = {}
         elif (match := _AVERAGE.search(text)) is not None:
             self._close(is_over=True)
             if self._tables and self._tables[-1].average is None:
@@ -107,19 +103,14 @@ class TableReader:
         """End the table that is being read."""
         if self._rows and len(self._tables) < MAX_TABLES:
             test = self._test or self._next_test
-            table = ResultTable(
-                tuple(self._rows), test, self._reduces, self._root, dict(self._ranks), self._wrong
-            )
-            self._tables.append(table)
+            facts = (test, self._reduces, self._root, dict(self.ranks), self._wrong)
+            self._tables.append(ResultTable(tuple(self._rows), *facts))
         self._rows, self._heading, self._reduces, self._root, self._wrong = [], [], None, None, None
         if is_over:
             self._test = ""
 
     def _row(self, message: LogMessage) -> None:
-        if self._n_rows >= MAX_ROWS:
-            return
-        text = _LABELS.sub(" ", message.text)
-        match = _ROW.search(text)
+        match = _ROW.search(_LABELS.sub(" ", message.text)) if self._n_rows < MAX_ROWS else None
         if match is None:
             return
         size, operation, words = int(match[1]), match[3], match[4].split()
@@ -141,33 +132,22 @@ class TableReader:
             self._root = root
 
 
-def _by_heading(
-    heading: Sequence[str], words: Sequence[str]
-) -> tuple[int | None, list[Sequence[str]]] | None:
+def _by_heading(heading: Sequence[str], words: Sequence[str]) -> _Columns | None:
     """Root, and the four columns of each side, by where the heading has them."""
     starts = [place - 1 for place, word in enumerate(heading) if word == "algbw"]
-    named = [word for word in heading[: starts[0]] if word in ("root",)]
-    first = len(named)  # columns that stand before the first time, of those in `words`
-    if len(words) <= first:
+    # columns before the first time, of those in `words`
+    first = sum(word == "root" for word in heading[: starts[0]])
+    root = _integer(words[0]) if first and words else None
+    if first and root is None:
         return None
-    root = _integer(words[0]) if named else None
-    if named and root is None:
-        return None
-    sides = []
-    for start in starts:
-        place = start - starts[0] + first
-        if len(words) >= place + 3:
-            sides.append(words[place : place + 4])
+    places = [start - starts[0] + first for start in starts]
+    sides = [words[place : place + 4] for place in places if len(words) >= place + 3]
     return (root, sides) if sides else None
 
 
 def _by_count(words: Sequence[str]) -> _Columns | None:
     """As `_by_heading`, where no heading was seen: each side has time, algbw, busbw and #wrong."""
-    numbers = []
-    for word in words:
-        if word != "N/A" and _number(word) is None:
-            break
-        numbers.append(word)
+    numbers = list(takewhile(lambda word: word == "N/A" or _number(word) is not None, words))
     root = None
     if len(numbers) % 4 == 1:
         root = _integer(numbers[0])

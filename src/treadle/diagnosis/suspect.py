@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from treadle.brief import brief
 from treadle.diagnosis.log import Log, ResultTable
@@ -11,6 +12,14 @@ from treadle.diagnosis.log_lines import LogLine
 
 MOST_LINES = 4
 """Of evidence that a suspect carries."""
+
+
+class Fact(Protocol):
+    """Something that a line of the log says."""
+
+    @property
+    def line(self) -> LogLine:
+        """The line."""
 
 
 @brief("name", "text", "lines")
@@ -38,6 +47,12 @@ class Suspect:
     def __post_init__(self) -> None:
         if not self.lines:
             raise ValueError(f"suspect {self.name}: expected a line of the log that proves it")
+
+
+def suspect(name: str, text: str, remedy: str, *evidence: LogLine | Fact | None) -> list[Suspect]:
+    """The suspect that lines or facts prove, `MOST_LINES` at most; none where there is no evidence."""
+    lines = [one if isinstance(one, LogLine) else one.line for one in evidence if one is not None]
+    return [Suspect(name, text, tuple(lines[:MOST_LINES]), remedy)] if lines else []
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,25 +113,25 @@ class Case:
         return self.n_hosts == 1
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Rule:
     """One entry of the catalogue.
 
     Parameters
     ----------
     name : str
+    find : callable
+        find(case, found): suspects, given those that earlier rules found.
     looks_for : str
         What it suspects, for people.
     evidence : str
         Which lines prove it.
     is_always : bool
         It speaks even where the figure is as it should be.
-    find : callable
-        find(case, found): suspects, given those that earlier rules found.
     """
 
     name: str
+    find: Callable[[Case, tuple[Suspect, ...]], list[Suspect]]
     looks_for: str
     evidence: str
-    is_always: bool
-    find: Callable[[Case, tuple[Suspect, ...]], list[Suspect]]
+    is_always: bool = False

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import atexit
+import gc
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 from typing import Any
 
 import torch
+import torch.distributed as distributed
 from torch import Tensor
 from torch._C._distributed_c10d import (
     AllgatherOptions,
@@ -24,18 +27,29 @@ from torch._C._distributed_c10d import (
     ScatterOptions,
     Store,
     Work,
+    _DistributedBackendOptions,
 )
 from torch.distributed import ReduceOp
 
+from treadle.errors import ScheduleError
 from treadle.torch import collectives
 from treadle.torch.agreement import CallAgreement, CallSignature, signature
-from treadle.torch.call_options import Fallback, as_list, call_options, one_by_one, own_timeout, reductions_of
-from treadle.torch.collectives import are_alike, are_plain, joined
+from treadle.torch.collectives import (
+    Fallback,
+    are_alike,
+    are_plain,
+    as_list,
+    call_options,
+    joined,
+    one_by_one,
+    own_timeout,
+    reductions_of,
+)
 from treadle.torch.gpu import gpu_streams as streams
 from treadle.torch.gpu.gpu_calls import GpuCalls, GpuWork, nccl_group
 from treadle.torch.group_engine import Engine, NoPlanError
 from treadle.torch.plans import Membership
-from treadle.torch.settings import Settings
+from treadle.torch.settings import Options, Settings, fabric_of, settings_of
 from treadle.torch.transport import end_waits
 from treadle.torch.work import JobQueue
 
@@ -91,55 +105,39 @@ class TreadleGroup(ProcessGroup):
     def allreduce(self, tensors: Any, opts: Any = None, timeout: timedelta | None = None) -> Work:
         """Combine the tensors of all ranks, in place."""
         tensors, options = as_list(tensors), call_options(AllreduceOptions(), "reduceOp", opts, timeout)
-        return self._reduce_all(tensors, options, lambda: self._other(tensors).allreduce(tensors, options))
+        return self._reduce_all(tensors, options, lambda other: other.allreduce(tensors, options))
 
     def allreduce_coalesced(self, tensors: Any, opts: Any = None) -> Work:
         """Combine several tensors, each on its own."""
         options = call_options(AllreduceCoalescedOptions(), "reduceOp", opts)
-        return self._reduce_all(
-            tensors, options, lambda: self._other(tensors).allreduce_coalesced(tensors, options)
-        )
+        return self._reduce_all(tensors, options, lambda other: other.allreduce_coalesced(tensors, options))
 
     def _reduce_all(self, tensors: Sequence[Tensor], options: Any, fallback: Fallback) -> Work:
-        reductions = reductions_of(options.reduceOp, tensors)
-
-        def job() -> list[Tensor]:
-            for tensor, how in zip(tensors, reductions, strict=True):
-                collectives.allreduce(self._engine_of(tensor), tensor, how, own_timeout(options))
-            return list(tensors)
-
         asked = signature("allreduce", tensors, options.reduceOp)
-        return self._run(asked, job, fallback, options, bool(reductions), tensors[0])
+        reductions = reductions_of(options.reduceOp, tensors)
+        calls = list(zip(tensors, reductions, strict=True)) if reductions else []
+        return self._run(asked, tensors, options, fallback, collectives.allreduce, calls)
 
     def all_gather_single(self, output: Any, input: Any, opts: Any = None) -> Work:
         """Put the tensors of all ranks into one, one after another."""
-        options = call_options(AllgatherOptions(), "", opts)
-        return self._gather_all(
-            [output], [input], options, lambda: self._other(output)._allgather_base(output, input, options)
-        )
+        return self.all_gather_single_coalesced([output], [input], opts)
 
     def all_gather_single_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> Work:
         """The same for several tensors, each on its own."""
         options = call_options(AllgatherOptions(), "", opts)
-        fallback = one_by_one(
-            lambda output, own: self._other(output)._allgather_base(output, own, options), outputs, inputs
-        )
-        return self._gather_all(outputs, inputs, options, fallback)
-
-    def _gather_all(
-        self, outputs: Sequence[Tensor], inputs: Sequence[Tensor], options: Any, fallback: Fallback
-    ) -> Work:
-        def job() -> list[Tensor]:
-            for output, own in zip(outputs, inputs, strict=True):
-                collectives.allgather(self._engine_of(own), output, own, self._rank, own_timeout(options))
-            return list(outputs)
-
+        pairs = list(zip(outputs, inputs, strict=True))
         fits = all(
-            output.numel() == own.numel() * self._size and output.dtype == own.dtype
-            for output, own in zip(outputs, inputs, strict=True)
+            output.numel() == own.numel() * self._size and output.dtype == own.dtype for output, own in pairs
         )
-        asked = signature("allgather", outputs)
-        return self._run(asked, job, fallback, options, fits and are_plain(*outputs, *inputs), inputs[0])
+        is_servable = fits and are_plain(*outputs, *inputs)
+        return self._run(
+            signature("allgather", outputs),
+            outputs,
+            options,
+            lambda other: one_by_one(lambda *pair: other._allgather_base(*pair, options), pairs),
+            collectives.allgather,
+            [(*pair, self._rank) for pair in pairs] if is_servable else [],
+        )
 
     def allgather(
         self, output_tensors: Any, input_tensors: Any, opts: Any = None, timeout: timedelta | None = None
@@ -148,46 +146,37 @@ class TreadleGroup(ProcessGroup):
         outputs = output_tensors if isinstance(output_tensors[0], list) else [output_tensors]
         inputs = as_list(input_tensors)
         options = call_options(AllgatherOptions(), "", opts, timeout)
-
-        def job() -> list[Tensor]:
-            for listed, own in zip(outputs, inputs, strict=True):
-                collectives.allgather_list(
-                    self._engine_of(own), listed, own, self._rank, own_timeout(options)
-                )
-            return [tensor for listed in outputs for tensor in listed]
-
-        fits = all(
-            len(listed) == self._size and are_alike(own, *listed) and are_plain(own, *listed)
-            for listed, own in zip(outputs, inputs, strict=True)
-        )
+        pairs = list(zip(outputs, inputs, strict=True))
+        tensors = [tensor for listed in outputs for tensor in listed]
         return self._run(
-            signature("allgather", [tensor for listed in outputs for tensor in listed], note=_LISTS),
-            job,
-            lambda: self._other(inputs).allgather(outputs, inputs, options),
+            signature("allgather", tensors, note=_LISTS),
+            tensors,
             options,
-            fits,
-            inputs[0],
+            lambda other: other.allgather(outputs, inputs, options),
+            collectives.allgather_list,
+            [(*pair, self._rank) for pair in pairs] if self._fit(pairs) else [],
+        )
+
+    def _fit(self, pairs: Iterable[tuple[Sequence[Tensor], Tensor]]) -> bool:
+        """Whether each list has a dense tensor for every rank, all like the tensor next to the list."""
+        return all(
+            len(listed) == self._size and are_alike(own, *listed) and are_plain(own, *listed)
+            for listed, own in pairs
         )
 
     def reduce_scatter_single(self, outputTensor: Any, inputTensor: Any, opts: Any = None) -> Work:
         """Combine the tensors of all ranks, and leave a part at each."""
-        options = call_options(ReduceScatterOptions(), "reduceOp", opts)
-        return self._scatter_reduced(
-            [outputTensor],
-            [inputTensor],
-            options,
-            lambda: self._other(outputTensor)._reduce_scatter_base(outputTensor, inputTensor, options),
-        )
+        return self.reduce_scatter_single_coalesced([outputTensor], [inputTensor], opts)
 
     def reduce_scatter_single_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> Work:
         """The same for several tensors, each on its own."""
         options = call_options(ReduceScatterOptions(), "reduceOp", opts)
-        fallback = one_by_one(
-            lambda output, whole: self._other(output)._reduce_scatter_base(output, whole, options),
-            outputs,
-            inputs,
+        pairs = list(zip(outputs, inputs, strict=True))
+        return self._scatter_reduced(
+            pairs,
+            options,
+            lambda other: one_by_one(lambda *pair: other._reduce_scatter_base(*pair, options), pairs),
         )
-        return self._scatter_reduced(outputs, inputs, options, fallback)
 
     def reduce_scatter(
         self, output_tensors: Any, input_tensors: Any, opts: Any = None, timeout: timedelta | None = None
@@ -197,40 +186,32 @@ class TreadleGroup(ProcessGroup):
         lists = input_tensors if isinstance(input_tensors[0], list) else [input_tensors]
         options = call_options(ReduceScatterOptions(), "reduceOp", opts, timeout)
 
-        def fallback() -> Work:
-            return self._other(outputs).reduce_scatter(outputs, lists, options)
+        def fallback(other: Any) -> Work:
+            return other.reduce_scatter(outputs, lists, options)
 
-        fits = all(
-            len(listed) == self._size and are_alike(output, *listed) and are_plain(output, *listed)
-            for output, listed in zip(outputs, lists, strict=True)
-        )
-        if not fits:
-            asked = signature("reduce-scatter", [one for listed in lists for one in listed], note=_LISTS)
-            return self._run(asked, list, fallback, options, False, outputs[0])
-        wholes = [joined(listed) for listed in lists]
-        return self._scatter_reduced(outputs, wholes, options, fallback)
+        if self._fit(zip(lists, outputs, strict=True)):
+            pairs = [(output, joined(listed)) for output, listed in zip(outputs, lists, strict=True)]
+            return self._scatter_reduced(pairs, options, fallback)
+        asked = signature("reduce-scatter", [tensor for listed in lists for tensor in listed], note=_LISTS)
+        return self._run(asked, outputs, options, fallback)
 
     def _scatter_reduced(
-        self, outputs: Sequence[Tensor], wholes: Sequence[Tensor], options: Any, fallback: Fallback
+        self, pairs: Sequence[tuple[Tensor, Tensor]], options: Any, fallback: Fallback
     ) -> Work:
+        outputs, wholes = [output for output, _ in pairs], [whole for _, whole in pairs]
         reductions = reductions_of(options.reduceOp, outputs)
-
-        def job() -> list[Tensor]:
-            for output, whole, how in zip(outputs, wholes, reductions, strict=True):
-                collectives.reduce_scatter(self._engine_of(output), output, whole, how, own_timeout(options))
-            return list(outputs)
-
         fits = all(
             whole.numel() == output.numel() * self._size and whole.dtype == output.dtype
-            for output, whole in zip(outputs, wholes, strict=True)
+            for output, whole in pairs
         )
+        is_servable = reductions and fits and are_plain(*wholes)
         return self._run(
             signature("reduce-scatter", wholes, options.reduceOp),
-            job,
-            fallback,
+            outputs,
             options,
-            bool(reductions) and fits and are_plain(*wholes),
-            outputs[0],
+            fallback,
+            collectives.reduce_scatter,
+            list(zip(outputs, wholes, reductions, strict=True)) if is_servable else [],
         )
 
     def all_to_all_single(
@@ -247,45 +228,43 @@ class TreadleGroup(ProcessGroup):
         splits = [list(output_split_sizes), list(input_split_sizes)]
         is_equal = len({size for sizes in splits for size in sizes}) <= 1
         fits = is_equal and are_alike(output, input) and output.numel() % self._size == 0
+        has_sizes = any(splits)
 
-        def job() -> list[Tensor]:
-            if any(splits):
+        def exchange(*call: Any) -> None:
+            # sizes that are given may be equal at this rank alone, so that all ranks must agree first
+            if has_sizes:
                 self._agree(fits)
-            collectives.alltoall(self._engine_of(output), output, input, own_timeout(options))
-            return [output]
+            collectives.alltoall(*call)
 
-        def fallback() -> Work:
-            return self._other(output).alltoall_base(output, input, *splits, options)
-
-        # sizes that are given may be equal at this rank alone, so that all ranks must agree first
-        is_servable = are_plain(output, input) and (fits or any(splits))
-        asked = (
+        return self._run(
             signature("alltoall", [], note="of given sizes")
-            if any(splits)
-            else signature("alltoall", [output])
+            if has_sizes
+            else signature("alltoall", [output]),
+            [output],
+            options,
+            lambda other: other.alltoall_base(output, input, *splits, options),
+            exchange,
+            [(output, input)] if are_plain(output, input) and (fits or has_sizes) else [],
         )
-        return self._run(asked, job, fallback, options, is_servable, output)
 
     def alltoall(
         self, output_tensors: Any, input_tensors: Any, opts: Any = None, timeout: timedelta | None = None
     ) -> Work:
         """Exchange lists of tensors: tensor v goes to rank v."""
         options = call_options(AllToAllOptions(), "", opts, timeout)
-        fits = are_alike(*output_tensors, *input_tensors)
 
-        def job() -> list[Tensor]:
-            self._agree(fits)
-            collectives.alltoall_list(
-                self._engine_of(output_tensors[0]), output_tensors, input_tensors, own_timeout(options)
-            )
-            return list(output_tensors)
+        def exchange(*call: Any) -> None:
+            self._agree(are_alike(*output_tensors, *input_tensors))
+            collectives.alltoall_list(*call)
 
-        def fallback() -> Work:
-            return self._other(output_tensors).alltoall(output_tensors, input_tensors, options)
-
-        is_servable = are_plain(*output_tensors, *input_tensors)
-        asked = signature("alltoall", [], note=_LISTS)
-        return self._run(asked, job, fallback, options, is_servable, output_tensors[0])
+        return self._run(
+            signature("alltoall", [], note=_LISTS),
+            list(output_tensors),
+            options,
+            lambda other: other.alltoall(output_tensors, input_tensors, options),
+            exchange,
+            [(output_tensors, input_tensors)] if are_plain(*output_tensors, *input_tensors) else [],
+        )
 
     def broadcast(
         self, tensors: Any, opts: Any = None, timeout: timedelta | None = None, **keywords: Any
@@ -293,19 +272,14 @@ class TreadleGroup(ProcessGroup):
         """Put the root's tensor into those of all ranks."""
         tensors = as_list(tensors)
         options = call_options(BroadcastOptions(), "rootRank", keywords.get("root", opts), timeout)
-
-        def job() -> list[Tensor]:
-            for tensor in tensors:
-                collectives.broadcast(self._engine_of(tensor), tensor, options.rootRank, own_timeout(options))
-            return list(tensors)
-
+        root = options.rootRank
         return self._run(
-            signature("broadcast", tensors, root=options.rootRank),
-            job,
-            lambda: self._other(tensors).broadcast(tensors, options),
+            signature("broadcast", tensors, root=root),
+            tensors,
             options,
-            are_plain(*tensors),
-            tensors[0],
+            lambda other: other.broadcast(tensors, options),
+            collectives.broadcast,
+            [(tensor, root) for tensor in tensors] if are_plain(*tensors) else [],
         )
 
     def reduce(
@@ -321,28 +295,15 @@ class TreadleGroup(ProcessGroup):
         options = call_options(ReduceOptions(), "rootRank", keywords.get("root", opts), timeout)
         if op is not None:
             options.reduceOp = op
-        reductions = reductions_of(options.reduceOp, tensors)
-
-        def job() -> list[Tensor]:
-            root = options.rootRank
-            for tensor, how in zip(tensors, reductions, strict=True):
-                collectives.reduce(
-                    self._engine_of(tensor),
-                    tensor,
-                    root,
-                    how,
-                    own_timeout(options),
-                    is_root=root == self._rank,
-                )
-            return list(tensors)
-
+        reductions, root = reductions_of(options.reduceOp, tensors), options.rootRank
+        pairs = zip(tensors, reductions, strict=True) if reductions else ()
         return self._run(
-            signature("reduce", tensors, options.reduceOp, options.rootRank),
-            job,
-            lambda: self._other(tensors).reduce(tensors, options),
+            signature("reduce", tensors, options.reduceOp, root),
+            tensors,
             options,
-            bool(reductions),
-            tensors[0],
+            lambda other: other.reduce(tensors, options),
+            collectives.reduce,
+            [(tensor, root, self._rank, how) for tensor, how in pairs],
         )
 
     def gather(
@@ -351,14 +312,8 @@ class TreadleGroup(ProcessGroup):
         """Gloo's gather."""
         inputs, outputs = as_list(input_tensors), _lists(output_tensors)
         options = call_options(GatherOptions(), "rootRank", opts, timeout)
-        return self._run(
-            signature("gather", inputs, root=options.rootRank),
-            list,
-            lambda: self._other(inputs).gather(outputs, inputs, options),
-            options,
-            False,
-            inputs[0],
-        )
+        asked = signature("gather", inputs, root=options.rootRank)
+        return self._run(asked, inputs, options, lambda other: other.gather(outputs, inputs, options))
 
     def scatter(
         self, output_tensors: Any, input_tensors: Any, opts: Any = None, timeout: timedelta | None = None
@@ -366,14 +321,8 @@ class TreadleGroup(ProcessGroup):
         """Gloo's scatter."""
         outputs, inputs = as_list(output_tensors), _lists(input_tensors)
         options = call_options(ScatterOptions(), "rootRank", opts, timeout)
-        return self._run(
-            signature("scatter", outputs, root=options.rootRank),
-            list,
-            lambda: self._other(outputs).scatter(outputs, inputs, options),
-            options,
-            False,
-            outputs[0],
-        )
+        asked = signature("scatter", outputs, root=options.rootRank)
+        return self._run(asked, outputs, options, lambda other: other.scatter(outputs, inputs, options))
 
     # Left to torch, these reach gloo with the interpreter's lock held; if gloo's thread then drops a tensor
     # under the mutex that they wait for, both wait for ever. Calls from here release the lock.
@@ -417,56 +366,59 @@ class TreadleGroup(ProcessGroup):
     def _run(
         self,
         asked: CallSignature,
-        job: Callable[[], list[Tensor]],
-        fallback: Fallback,
+        tensors: Sequence[Tensor],
         options: Any,
-        is_servable: bool,
-        tensor: Tensor,
+        fallback: Fallback,
+        function: Callable[..., None] | None = None,
+        calls: Sequence[tuple[Any, ...]] = (),
     ) -> Work:
-        """Run a job on such tensors in its turn; gloo's collective in its place where there is no plan."""
+        """Call a function of `collectives` in its turn with each of `calls`, for results in `tensors`.
+
+        Gloo's or NCCL's collective runs in its place where there are no calls or there is no plan.
+        """
         self._engine.check()
+        is_on_gpu, other = streams.any_on_gpu(tensors), self._other(tensors)
         if self._size == 1:
-            return fallback()
-        if streams.is_on_gpu(tensor):
-            return self._run_on_gpu(asked, job, fallback, is_servable)
+            return fallback(other)
+
+        def refusal() -> str | None:
+            """Run the calls; return why they cannot be served, or None."""
+            if function is None or not calls:
+                server = "no kernel" if is_on_gpu else "gloo alone"
+                return f"{server} serves such tensors, sizes or operations"
+            try:
+                for call in calls:
+                    engine = self._gpu if is_on_gpu else self._engine
+                    function(engine, *call, own_timeout(options))
+            except NoPlanError as error:
+                return str(error)
+            return None
+
+        if is_on_gpu:  # on the caller's stream, in the caller's thread
+            with self._gpu.calls.call(asked):
+                reason = refusal()
+                if reason is None:
+                    return GpuWork(self._gpu, list(tensors))
+                self._warn(asked.name, reason, "gloo" if self._nccl is None else "NCCL")
+                return fallback(other)
 
         def turn() -> list[Tensor]:
             with self._calls.call(asked):
-                reason = "gloo alone serves such tensors, sizes or operations"
-                if is_servable:
-                    try:
-                        return job()
-                    except NoPlanError as error:
-                        reason = str(error)
+                reason = refusal()
+                if reason is None:
+                    return list(tensors)
                 self._warn(asked.name, reason)
                 self._calls.compare(asked)  # each time: gloo ends the process where sizes differ
-                work = fallback()
+                work = fallback(other)
                 work.wait()
                 return list(work.result())
 
         return self._queue.run(turn, asked.name, is_awaited=not options.asyncOp)
 
-    def _run_on_gpu(
-        self, asked: CallSignature, job: Callable[[], list[Tensor]], fallback: Fallback, is_servable: bool
-    ) -> Work:
-        """Put a job on the caller's stream, in the caller's thread, or leave it to NCCL."""
-        reason = "no kernel serves such tensors, sizes or operations"
-        with self._gpu.calls.call(asked):
-            if is_servable:
-                try:
-                    return GpuWork(self._gpu, job())
-                except NoPlanError as error:
-                    reason = str(error)
-            self._warn(asked.name, reason, "gloo" if self._nccl is None else "NCCL")
-            return fallback()
-
     def _stop_calls(self, words: str) -> None:
         """Make the call under way fail, from another thread."""
         self._engine.abort(words)
         end_waits(self._gloo)
-
-    def _engine_of(self, tensor: Tensor) -> collectives.RunsCalls:
-        return self._gpu if streams.is_on_gpu(tensor) else self._engine
 
     def _other(self, *given: Any) -> Any:
         """NCCL's group where tensors are on a GPU and there is one, else gloo's."""
@@ -497,3 +449,47 @@ class TreadleGroup(ProcessGroup):
 def _lists(tensors: Any) -> list[list[Tensor]]:
     """Lists of tensors, of which one may be given alone; none at ranks that are not the root."""
     return [list(tensors)] if tensors and isinstance(tensors[0], Tensor) else list(tensors)
+
+
+@atexit.register
+def _leave() -> None:
+    """Destroy groups that a program has left behind: gloo's may hang in the interpreter's last collection."""
+    if distributed.is_initialized() and isinstance(distributed.group.WORLD, TreadleGroup):
+        distributed.destroy_process_group()
+        gc.collect()
+
+
+def create_group(backend: _DistributedBackendOptions, options: Any) -> TreadleGroup:
+    """A process group of this backend, as torch asks for one.
+
+    Parameters
+    ----------
+    backend : _DistributedBackendOptions
+        Store, rank, size, timeout, name and ranks in the job (none: all of them).
+    options : Options, optional
+        What was given as ``pg_options``; by default those of the whole job's group, if it is of this
+        backend.
+
+    Raises
+    ------
+    TreadleError
+        If an option or environment variable is malformed, or the fabric has not one compute node per rank.
+    """
+    part, whole = tuple(backend.global_ranks_in_group), distributed.group.WORLD
+    if options is not None and not isinstance(options, Options):
+        raise ScheduleError(
+            f"pg_options: the backend treadle expects treadle.torch.Options, found {type(options).__name__}"
+        )
+    if options is None and part and isinstance(whole, TreadleGroup):
+        settings = whole.settings
+    else:
+        settings = settings_of(options or Options())
+    n_ranks = distributed.get_world_size() if part else backend.group_size
+    membership = Membership(
+        name=str(backend.group_id),
+        rank=backend.group_rank,
+        places=part or tuple(range(n_ranks)),
+        fabric=fabric_of(settings, n_ranks),
+        timeout=backend.timeout,
+    )
+    return TreadleGroup(backend.store, membership, settings)

@@ -132,7 +132,7 @@ class Engine:
         problem = ""
         # what is caught here may hold connections, and must be gone when the failure is raised
         try:
-            self._carry_out(call, self._part(call))
+            self._carry_out(call)
         except NoPlanError:
             raise
         except TransportError as error:
@@ -142,13 +142,11 @@ class Engine:
         if problem:
             self._fail(f"{call.kind} of {format_size(call.size_bytes)}", problem)
 
-    def _part(self, call: TensorCall) -> RankPart:
+    def _carry_out(self, call: TensorCall) -> None:
         try:
-            return self._source.part(call.kind, call.root, call.size_bytes, in_place=call.in_place)
+            part = self._source.part(call.kind, call.root, call.size_bytes, in_place=call.in_place)
         except TreadleError as error:
             raise NoPlanError(str(error)) from None
-
-    def _carry_out(self, call: TensorCall, part: RankPart) -> None:
         timeout = call.timeout or self._group.timeout
         deadline = monotonic() + timeout.total_seconds()
         transport = self._connected(timeout)
@@ -176,25 +174,21 @@ class Engine:
         """
         self.check()
         try:
-            found = self._connected(self._group.timeout).gather(data)
+            return self._connected(self._group.timeout).gather(data)
         except TransportError as error:
             problem = str(error)
-        else:
-            return found
         return self._fail(what, problem)
 
     def _script(self, part: RankPart, count: int, element_bytes: int) -> Script:
         key = (id(part), count, element_bytes)  # the source keeps every part
-        script = self._scripts.get(key)
-        if script is None:
-            script = part.script(
+        if key not in self._scripts:
+            self._scripts[key] = part.script(
                 count, element_bytes=element_bytes, slice_bytes=self._slice_bytes, spare_bytes=SPARE_BYTES
             )
-            self._scripts[key] = script
             if len(self._scripts) > _MAX_SCRIPTS:
                 self._scripts.popitem(last=False)
         self._scripts.move_to_end(key)
-        return script
+        return self._scripts[key]
 
     def _room(self, script: Script, dtype: torch.dtype) -> list[Tensor]:
         """Memory for SCRATCH, SPARE and PACKED, used again by later calls while it is not large."""
@@ -219,8 +213,7 @@ class Engine:
     def abort(self, words: str = "") -> None:
         """Make this rank's waits fail, from another thread, and later calls with these words."""
         self._failure = words or self._failure or f"treadle: group {self._group.name} was aborted"
-        transport = self._transport
-        if transport is not None:
+        if (transport := self._transport) is not None:
             transport.abort()
 
     def _fail(self, what: str, problem: str) -> NoReturn:

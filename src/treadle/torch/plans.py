@@ -4,20 +4,31 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from pathlib import Path
+from time import monotonic
 
 from torch._C._distributed_c10d import Store
 
-from treadle.errors import FormatError, ScheduleError, TreadleError
-from treadle.planning.solving.plan_directory import PlanIndex, index_plans
+from treadle.errors import FormatError, InfeasibleError, ScheduleError, TreadleError
+from treadle.planning import solve
+from treadle.planning.problem import Problem
+from treadle.planning.solving.plan_directory import (
+    PlanIndex,
+    find_group_plans,
+    find_plans,
+    has_gap,
+    index_plans,
+)
 from treadle.program.any_schedule import lower
 from treadle.program.program import Program
-from treadle.schedules.collective import CollectiveKind
-from treadle.schedules.plan import PlanEntry
+from treadle.schedules.collective import Collective, CollectiveKind
+from treadle.schedules.plan import Plan, PlanEntry
 from treadle.schedules.plan_files.archive import dump_plan, parse_plan
+from treadle.topologies import subset
 from treadle.topologies.topology import Topology
-from treadle.torch.provision import SharedPlan, problems_of, provide
 from treadle.torch.script import RankPart
 from treadle.torch.settings import Settings
 from treadle.units import format_size
@@ -49,6 +60,14 @@ class Membership:
     places: tuple[int, ...]
     fabric: Topology
     timeout: timedelta
+
+
+@dataclass(frozen=True)
+class SharedPlan:
+    """A plan, and in words where rank 0 had it from."""
+
+    plan: Plan
+    origin: str
 
 
 @dataclass(frozen=True)
@@ -123,16 +142,21 @@ class PlanSource:
 
     def program(self, kind: CollectiveKind, root: int, size_bytes: int, *, in_place: bool) -> SizedProgram:
         """The program of all ranks for a collective; parameters and errors as of `part`."""
-        table = self._tables.get((kind, root))
-        if table is None:
-            table = self._table_of_rank_0(kind, root)
-            self._tables[kind, root] = table
-        entries = (
-            (shared, entry) for shared in table.plans if (entry := shared.entry_for(size_bytes)) is not None
+        if (kind, root) not in self._tables:
+            self._tables[kind, root] = self._table_of_rank_0(kind, root)
+        table = self._tables[kind, root]
+        found = next(
+            (
+                (shared, entry)
+                for shared in table.plans
+                for entry in shared.plan.entries
+                if entry.serves(size_bytes)
+            ),
+            None,
         )
-        shared, entry = next(entries, (None, None))
-        if shared is None or entry is None:
+        if found is None:
             raise ScheduleError(table.refusal)
+        shared, entry = found
         key = (kind, root, id(entry), in_place)  # the table keeps the entry alive
         if key not in self._programs:
             self._programs[key] = self._prepared(shared, entry, size_bytes, in_place)
@@ -192,3 +216,97 @@ class PlanSource:
             LOGGER.exception("group %s: no plan for %s", self._group.name, kind)
             return PlanTable((), f"{type(error).__name__} while making a plan: {error}")
         return PlanTable(tuple(plans))
+
+
+def problems_of(
+    fabric: Topology, places: Sequence[int], kind: CollectiveKind, root: int | None
+) -> tuple[Problem, ...]:
+    """A collective of some of a fabric's compute nodes: with the other nodes absent, then as forwarders.
+
+    Parameters
+    ----------
+    fabric : Topology
+    places : sequence of int
+        Of the group's ranks among the compute nodes, in the order of the ranks.
+    kind : CollectiveKind
+    root : int, optional
+        Rank in the group.
+
+    Returns
+    -------
+    tuple of Problem
+        One if the group has all compute nodes, else two.
+    """
+    nodes = tuple(int(fabric.compute_nodes[place]) for place in places)
+    others = tuple(int(node) for node in fabric.compute_nodes if int(node) not in set(nodes))
+    part = fabric if nodes == tuple(fabric.compute_nodes.tolist()) else subset(fabric, *places)
+    alone = Problem(part, Collective(kind, tuple(part.compute_nodes.tolist()), root=root))
+    if not others:
+        return (alone,)
+    return alone, Problem(fabric, Collective(kind, nodes, root=root, forwarders=others))
+
+
+def provide(problems: Sequence[Problem], index: PlanIndex | None, settings: Settings) -> list[SharedPlan]:
+    """Plans that together serve all sizes: those of the directory, then a new one if they leave some out.
+
+    First come those in which other groups communicate at the same time.
+
+    Parameters
+    ----------
+    problems : sequence of Problem
+        Of `problems_of`.
+    index : PlanIndex, optional
+        Of the directory of plans.
+    settings : Settings
+
+    Raises
+    ------
+    TreadleError
+        If a new plan is needed and none can be made.
+    """
+    plans: list[SharedPlan] = []
+    if index is not None:
+        searches = [(problems[-1], find_group_plans, "one group of ")]
+        searches += [(problem, find_plans, "") for problem in problems]
+        for problem, find, prefix in searches:
+            found = find(index, problem.topology, problem.collective)
+            for line in found.problems:
+                LOGGER.warning("a plan is left out: %s", line)
+            plans += [SharedPlan(plan, f"{prefix}{_file_origin(path, plan)}") for path, plan in found.plans]
+    if has_gap([(entry.min_bytes, entry.max_bytes) for one in plans for entry in one.plan.entries]):
+        plans.append(_synthesised(problems, settings))
+    return plans
+
+
+def _file_origin(path: Path, plan: Plan) -> str:
+    first, last = plan.entries[0].min_bytes, plan.entries[-1].max_bytes
+    end = "on" if last is None else f"to {format_size(last)}"
+    return f"plan file {path} ({plan.algorithm}, sizes from {format_size(first)} {end})"
+
+
+def _synthesised(problems: Sequence[Problem], settings: Settings) -> SharedPlan:
+    """A new plan; the nodes outside the group forward only where its own do not reach one another."""
+    start = monotonic()
+    try:
+        plan = _solved(problems[0], settings)
+    except InfeasibleError:
+        if len(problems) == 1:
+            raise
+        plan = _solved(problems[-1], settings)
+    seconds = monotonic() - start
+    return SharedPlan(
+        plan, f"plan synthesised by {plan.algorithm} on {plan.topology.name} in {seconds:.2f} s"
+    )
+
+
+def _solved(problem: Problem, settings: Settings) -> Plan:
+    kind, limit = problem.collective.kind, settings.time_limit_s
+    algorithm = settings.algorithms.get(kind, settings.algorithm)
+    try:
+        result = solve(problem.topology, problem.collective, algorithm=algorithm, time_limit_s=limit)
+    except ScheduleError as error:
+        if algorithm is None or kind in settings.algorithms:
+            raise
+        LOGGER.info("%s does not serve %s (%s)", algorithm, kind, error)
+        result = solve(problem.topology, problem.collective, time_limit_s=limit)
+    return result.plan

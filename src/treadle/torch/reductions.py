@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -50,34 +49,25 @@ class TensorReduction:
             )
 
 
-_TYPES = (
-    torch.float16,
-    torch.bfloat16,
-    torch.float32,
-    torch.float64,
-    torch.uint8,
-    torch.int8,
-    torch.int16,
-    torch.int32,
-    torch.int64,
-)
+_TYPES = {
+    *(torch.float16, torch.bfloat16, torch.float32, torch.float64),
+    *(torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64),
+}
 
 _SCALED = (torch.float16, torch.bfloat16)
 """Averages of these are scaled first."""
 
-_KERNELS = {
-    "SUM": Reduction.SUM,
-    "AVG": Reduction.AVG,
-    "MAX": Reduction.MAX,
-    "MIN": Reduction.MIN,
+_FUNCTIONS = {
+    "SUM": torch.add,
+    "AVG": torch.add,
+    "MAX": torch.maximum,
+    "MIN": torch.minimum,
+    "PRODUCT": torch.mul,
 }
-
-
-def _into(function: Callable[..., Tensor]) -> Combine:
-    def combine(own: Tensor, arrived: Tensor, target: Tensor) -> None:
-        function(own, arrived, out=target)
-
-    return combine
+_BITWISE = {"BAND": torch.bitwise_and, "BOR": torch.bitwise_or, "BXOR": torch.bitwise_xor}
+"""For integers only."""
+_KERNELS = ("SUM", "AVG", "MAX", "MIN")
+"""Operations that kernels have too."""
 
 
 def operation_name(operation: ReduceOp) -> str:
@@ -90,25 +80,14 @@ def reduction_of(operation: ReduceOp, dtype: torch.dtype) -> TensorReduction | N
 
     Bits are combined in integers only; logical values, floats of 8 bits and scaled sums are left to gloo.
     """
-    if dtype not in _TYPES:
-        return None
-    functions = {
-        "SUM": torch.add,
-        "AVG": torch.add,
-        "MAX": torch.maximum,
-        "MIN": torch.minimum,
-        "PRODUCT": torch.mul,
-    }
-    if not dtype.is_floating_point:
-        functions |= {"BAND": torch.bitwise_and, "BOR": torch.bitwise_or, "BXOR": torch.bitwise_xor}
     name = operation_name(operation)
-    if name not in functions:
+    function = _FUNCTIONS.get(name) or (None if dtype.is_floating_point else _BITWISE.get(name))
+    if dtype not in _TYPES or function is None:
         return None
-    is_scaled = name == "AVG" and dtype in _SCALED
-    return TensorReduction(
-        name,
-        _into(functions[name]),
-        is_average=name == "AVG" and not is_scaled,
-        is_scaled=is_scaled,
-        kernel=Reduction.SUM if is_scaled else _KERNELS.get(name),
-    )
+
+    def combine(own: Tensor, arrived: Tensor, target: Tensor) -> None:
+        function(own, arrived, out=target)
+
+    is_average, is_scaled = name == "AVG", name == "AVG" and dtype in _SCALED
+    kernel = Reduction.SUM if is_scaled else Reduction[name] if name in _KERNELS else None
+    return TensorReduction(name, combine, is_average and not is_scaled, is_scaled, kernel)

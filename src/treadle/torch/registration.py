@@ -42,8 +42,8 @@ def autoload() -> None:
 
 
 def _create(backend: Any, options: Any) -> TreadleGroup:
-    """A process group; see `treadle.torch.creation.create_group`."""
-    from treadle.torch.creation import (
+    """A process group; see `treadle.torch.group.create_group`."""
+    from treadle.torch.group import (
         create_group,  # here, because nothing else of ours need be loaded before
     )
 

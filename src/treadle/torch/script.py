@@ -44,26 +44,17 @@ class RankPart:
         If messages do not match, a range does not exist, or the program deadlocks; the same at all ranks.
     """
 
-    def __init__(self, program: Program, rank: int) -> None:
-        self._prepare(PreparedRank(program, rank))
-
-    def _prepare(self, prepared: PreparedRank) -> None:
-        program = prepared.program
-        self.prepared = prepared
+    def __init__(self, program: Program, rank: int, prepared: PreparedRank | None = None) -> None:
+        self.program, self.prepared = program, prepared or PreparedRank(program, rank)
+        prepared = self.prepared
         self.turn = prepared.flow.turn.tolist()
         self.partner = match_messages(program).tolist()
         self.depth = _depths(program, execution_order(program, match_messages(program)), self.partner)
 
-    @property
-    def program(self) -> Program:
-        """The program of all ranks."""
-        return self.prepared.program
-
     @cached_property
     def _merged(self) -> RankPart:
-        part = RankPart.__new__(RankPart)
-        part._prepare(self.prepared.merged)
-        return part
+        merged = self.prepared.merged
+        return RankPart(merged.program, merged.rank, merged)
 
     def script(self, count: int, *, element_bytes: int, slice_bytes: int, spare_bytes: int) -> Script:
         """The actions for `count` elements of the collective's larger per-rank buffer.
@@ -159,7 +150,8 @@ class _Compiler:
         )
         self._place = {unit: place for place, unit in enumerate(self._order)}
         self._addresses = [_Addresses(layout, self._prepared.rank, buffer) for buffer in Buffer]
-        self._parts_per_unit = self._most_parts()
+        # most messages that a unit of any rank becomes: tags must agree at both ends
+        self._parts_per_unit = 1 if layout.n_slices == 1 else int(part.program.count.max(initial=1))
         self._actions: list[Action] = []
         self._n_handles = 0
         self._packed: dict[int, tuple[_Parcel, Span]] = {}  # by operation: its parcel and its part of that
@@ -170,13 +162,14 @@ class _Compiler:
             operation: self._prepared.awaited[operation - self._first]
             and (is_eager or operation in self._packed or self._needs_copy(operation))
             for operation in self._prepared.operations
-            if self._is_send(operation)
+            if self._kind(operation) == OperationKind.SEND
         }
         self._open: dict[_Unit, list[tuple[int, int]]] = {}  # messages not waited for: (handle, peer)
         reductions = [
             unit
             for unit in self._order
-            if self._kind(unit) == OperationKind.RECEIVE_REDUCE and unit.operation not in self._packed
+            if self._kind(unit.operation) == OperationKind.RECEIVE_REDUCE
+            and unit.operation not in self._packed
         ]
         self._unposted = deque(unit for unit in reductions if self._length(unit))
         largest = max((self._length(unit) for unit in reductions), default=0)
@@ -194,25 +187,18 @@ class _Compiler:
         parcel = _Parcel(Span(PACKED, bounds[0], bounds[-1]), len(operations), peer, tag)
         for operation, (low, high) in zip(operations, pairwise(bounds), strict=True):
             self._packed[operation] = parcel, Span(PACKED, low, high)
-        if not self._is_send(operations[0]):
+        if self._kind(operations[0]) != OperationKind.SEND:
             parcel.handle = self._new_handle()
             self._actions.append(Action(ActionKind.RECEIVE, parcel.handle, peer, tag, target=parcel.room))
 
-    def _kind(self, unit: _Unit) -> int:
-        return int(self._prepared.kinds[unit.operation - self._first])
-
-    def _is_send(self, operation: int) -> bool:
-        return bool(self._prepared.kinds[operation - self._first] == OperationKind.SEND)
+    def _kind(self, operation: int) -> int:
+        return int(self._prepared.kinds[operation - self._first])
 
     def _ranges(self, unit: _Unit) -> list[tuple[int, int]]:
         return list(self._layout.ranges(unit.operation, unit.piece))
 
     def _length(self, unit: _Unit) -> int:
         return sum(end - start for start, end in self._ranges(unit))
-
-    def _most_parts(self) -> int:
-        """Most messages that a unit of any rank becomes: tags must agree at both ends."""
-        return 1 if self._layout.n_slices == 1 else int(self._part.program.count.max(initial=1))
 
     def _needs_copy(self, send: int) -> bool:
         """Whether an operation that waits for this send comes before the receive at the other end."""
@@ -227,14 +213,13 @@ class _Compiler:
     def compile(self) -> Script:
         early: list[list[_Unit]] = [[] for _ in self._order]
         for unit in self._order:
-            if self._kind(unit) == OperationKind.RECEIVE and unit.operation not in self._packed:
+            if self._kind(unit.operation) == OperationKind.RECEIVE and unit.operation not in self._packed:
                 early[self._earliest(unit)].append(unit)
         for unit, receives in zip(self._order, early, strict=True):
             self._post_reductions()
             for receive in receives:
                 self._settle(receive)
-                targets = self._spans(receive, self._part.program.target)
-                self._open[receive] = self._post(receive, targets)
+                self._start(receive, ActionKind.RECEIVE, self._spans(receive, self._part.program.target))
             self._perform(unit)
         for unit in list(self._open):
             self._wait(unit)
@@ -254,7 +239,7 @@ class _Compiler:
 
     def _perform(self, unit: _Unit) -> None:
         """Actions of a unit whose turn it is."""
-        kind, program = self._kind(unit), self._part.program
+        kind, program = self._kind(unit.operation), self._part.program
         if unit.operation in self._packed:
             self._perform_packed(unit, *self._packed[unit.operation])
             return
@@ -264,7 +249,8 @@ class _Compiler:
         self._settle(unit)
         sources = self._spans(unit, program.source)
         if kind == OperationKind.SEND:
-            self._send(unit, sources)
+            start = ActionKind.SEND_COPY if self._is_copied[unit.operation] else ActionKind.SEND
+            self._start(unit, start, sources)
             return
         targets = self._spans(unit, program.target)
         if kind == OperationKind.COPY:
@@ -278,7 +264,7 @@ class _Compiler:
                 self._actions.append(Action(ActionKind.REDUCE, source=source, arrived=arrived, target=target))
 
     def _perform_packed(self, unit: _Unit, parcel: _Parcel, part: Span) -> None:
-        kind, program = self._kind(unit), self._part.program
+        kind, program = self._kind(unit.operation), self._part.program
         sources, targets = self._spans(unit, program.source), self._spans(unit, program.target)
         parcel.missing -= 1
         if kind == OperationKind.SEND:
@@ -309,24 +295,15 @@ class _Compiler:
         addresses = self._addresses[int(buffers[unit.operation])]
         return [addresses.span(start, end) for start, end in self._ranges(unit)]
 
-    def _send(self, unit: _Unit, sources: list[Span]) -> None:
-        kind = ActionKind.SEND_COPY if self._is_copied[unit.operation] else ActionKind.SEND
-        handles = []
-        for part, source in enumerate(sources):
+    def _start(self, unit: _Unit, kind: ActionKind, spans: list[Span]) -> None:
+        """Start a message for each span, and note that the unit waits for them."""
+        self._open[unit] = []
+        end = "target" if kind == ActionKind.RECEIVE else "source"
+        for part, span in enumerate(spans):
             peer, tag = self._address(unit, part)
-            self._actions.append(Action(kind, self._n_handles, peer, tag, source=source))
-            handles.append((self._n_handles, peer))
-            self._n_handles += 1
-        self._open[unit] = handles
-
-    def _post(self, unit: _Unit, targets: list[Span]) -> list[tuple[int, int]]:
-        handles = []
-        for part, target in enumerate(targets):
-            peer, tag = self._address(unit, part)
-            self._actions.append(Action(ActionKind.RECEIVE, self._n_handles, peer, tag, target=target))
-            handles.append((self._n_handles, peer))
-            self._n_handles += 1
-        return handles
+            handle = self._new_handle()
+            self._actions.append(Action(kind, handle, peer, tag, **{end: span}))
+            self._open[unit].append((handle, peer))
 
     def _post_reductions(self) -> None:
         """Start receives that will be reduced, in the order of the reductions, while spare memory lasts."""
@@ -335,7 +312,7 @@ class _Compiler:
             spans = self._spare.take([end - start for start, end in self._ranges(unit)])
             if spans is None:
                 return
-            self._open[self._unposted.popleft()] = self._post(unit, spans)
+            self._start(self._unposted.popleft(), ActionKind.RECEIVE, spans)
 
     def _settle(self, unit: _Unit) -> None:
         """Wait for the sends that the unit waits for, but for those of a copy."""

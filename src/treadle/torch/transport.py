@@ -110,8 +110,7 @@ class Transport:
         for kind, handle, peer, number, source, arrived, target in script.actions:
             tag = (first_tag + number) % (_TAGS - 1)  # the last is never sent
             if kind == ActionKind.WAIT:
-                message = messages[handle]
-                messages[handle] = None
+                message, messages[handle] = messages[handle], None
                 assert message is not None
                 left = max(deadline - monotonic(), 0.001)
                 try:
@@ -120,11 +119,12 @@ class Transport:
                     raise TransportError(peer, _one_line(error)) from None
             elif kind == ActionKind.RECEIVE:
                 messages[handle] = self._start(self._group.recv, _view(areas, target), peer, tag)
-            elif kind == ActionKind.SEND:
-                messages[handle] = self._start(self._group.send, _view(areas, source), peer, tag)
-            elif kind == ActionKind.SEND_COPY:
-                kept.append(_view(areas, source).clone())
-                messages[handle] = self._start(self._group.send, kept[-1], peer, tag)
+            elif kind in (ActionKind.SEND, ActionKind.SEND_COPY):
+                data = _view(areas, source)
+                if kind == ActionKind.SEND_COPY:
+                    data = data.clone()
+                    kept.append(data)
+                messages[handle] = self._start(self._group.send, data, peer, tag)
             elif kind == ActionKind.REDUCE:
                 assert combine is not None
                 combine(_view(areas, source), _view(areas, arrived), _view(areas, target))

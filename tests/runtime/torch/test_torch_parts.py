@@ -25,7 +25,7 @@ from treadle.runtime.data import Reduction
 from treadle.runtime.device.lane_program import DeviceProtocol
 from treadle.torch import Options, collectives, transport
 from treadle.torch.actions import Action, ActionKind, Script, Span
-from treadle.torch.call_options import as_list, call_options, one_by_one, own_timeout, reductions_of
+from treadle.torch.collectives import as_list, call_options, one_by_one, own_timeout, reductions_of
 from treadle.torch.gpu.gpu_settings import GpuMemory, GpuSettings, GpuWay, checked, gpu_settings
 from treadle.torch.group_engine import Engine, TensorCall
 from treadle.torch.peer_tensors import empty
@@ -123,7 +123,7 @@ def test_alltoall_and_reduce() -> None:
         told = Told(
             lambda call: call.source * 10 if call.target.data_ptr() != call.source.data_ptr() else call.target
         )
-        collectives.reduce(told, tensor, 1, SUM, LIMIT, is_root=is_root)
+        collectives.reduce(told, tensor, 1, int(is_root), SUM, LIMIT)
         assert told.said() == (CollectiveKind.REDUCE, 3, False, 1, SUM, LIMIT)
         assert tensor.tolist() == ([10, 20, 30] if is_root else [1, 2, 3])
 
@@ -218,7 +218,7 @@ def test_works_one_by_one_leave_the_last_to_the_caller() -> None:
         return Waited(len(started), said)
 
     tensors = [torch.tensor(float(value)) for value in range(6)]
-    last: Any = one_by_one(start, tensors[:3], tensors[3:])()
+    last: Any = one_by_one(start, list(zip(tensors[:3], tensors[3:], strict=True)))
     assert (started, said, last.number) == ([(0, 3), (1, 4), (2, 5)], [1, 2], 3)
 
 

@@ -23,9 +23,8 @@ pytest.importorskip("torch", reason="torch: not installed; pip install 'treadle[
 
 from torch.distributed import HashStore
 
-from treadle.torch import plans, provision
-from treadle.torch.plans import Membership, PlanSource
-from treadle.torch.provision import SharedPlan, problems_of, provide
+from treadle.torch import plans
+from treadle.torch.plans import Membership, PlanSource, SharedPlan, problems_of, provide
 from treadle.torch.settings import Options, settings_of
 
 RING = parse("ring:3")
@@ -130,9 +129,9 @@ def test_plans_of_a_directory_come_first_and_a_new_one_fills_gaps(
         plan = replace(plan, entries=(*plan.entries[:-1], last))
         return SimpleNamespace(problems=[f"{name} lost"], plans=[(Path(f"{name}.plan"), plan)])
 
-    monkeypatch.setattr(provision, "find_group_plans", lambda *given: found(*given, "grouped"))
-    monkeypatch.setattr(provision, "find_plans", lambda *given: found(*given, "own"))
-    monkeypatch.setattr(provision, "_synthesised", lambda problems, settings: "new")
+    monkeypatch.setattr(plans, "find_group_plans", lambda *given: found(*given, "grouped"))
+    monkeypatch.setattr(plans, "find_plans", lambda *given: found(*given, "own"))
+    monkeypatch.setattr(plans, "_synthesised", lambda problems, settings: "new")
     settings, index = settings_of(Options(), {}), object()
     problems: Any = problems_of(RING, (0, 1, 2), GATHER, None)
     with caplog.at_level(logging.WARNING, "treadle.torch"):
@@ -157,11 +156,11 @@ def test_other_nodes_forward_where_a_group_cannot_do_without() -> None:
     """Ranks 0 and 2 of a ring of four have no link."""
     part, whole = problems_of(parse("ring:4"), (2, 0), GATHER, None)
     settings = settings_of(Options(time_limit_s=9.0), {})
-    found = provision._synthesised((part, whole), settings)
+    found = plans._synthesised((part, whole), settings)
     assert found.plan.topology == whole.topology
     assert found.origin.startswith(f"plan synthesised by {found.plan.algorithm} on ring(4) in ")
     with pytest.raises(InfeasibleError):
-        provision._synthesised((part,), settings)
+        plans._synthesised((part,), settings)
 
 
 def test_an_algorithm_for_all_kinds_gives_way_where_it_does_not_serve(
@@ -176,12 +175,12 @@ def test_an_algorithm_for_all_kinds_gives_way_where_it_does_not_serve(
             raise ScheduleError("no")
         return SimpleNamespace(plan="plan")
 
-    monkeypatch.setattr(provision, "solve", solver)
+    monkeypatch.setattr(plans, "solve", solver)
     with caplog.at_level(logging.INFO, "treadle.torch"):
-        found: Any = provision._solved(problem, settings_of(Options(algorithm="rail", time_limit_s=7), {}))
+        found: Any = plans._solved(problem, settings_of(Options(algorithm="rail", time_limit_s=7), {}))
     assert found == "plan"
     assert asked == [{"algorithm": "rail", "time_limit_s": 7}, {"time_limit_s": 7}]
     assert [one.getMessage() for one in caplog.records] == ["rail does not serve allgather (no)"]
     with pytest.raises(ScheduleError, match=r"^no$"):
-        provision._solved(problem, settings_of(Options(algorithm="bfb, allgather=rail"), {}))
+        plans._solved(problem, settings_of(Options(algorithm="bfb, allgather=rail"), {}))
     assert asked[-1]["algorithm"] == "rail"

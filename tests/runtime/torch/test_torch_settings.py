@@ -14,10 +14,9 @@ pytest.importorskip("torch", reason="torch: not installed; pip install 'treadle[
 from torch.distributed import HashStore
 
 from treadle.torch import Options
-from treadle.torch.creation import create_group
+from treadle.torch.group import create_group
 from treadle.torch.group_engine import Engine
-from treadle.torch.plans import Membership
-from treadle.torch.provision import problems_of
+from treadle.torch.plans import Membership, problems_of
 from treadle.torch.settings import SLICE_BYTES, fabric_of, settings_of
 
 

@@ -12,6 +12,7 @@ from torch.distributed import DistBackendError
 from torch.futures import Future
 
 from treadle.errors import TreadleError
+from treadle.schedules.collective import CollectiveKind
 from treadle.torch.agreement import CallAgreement
 from treadle.torch.gpu import gpu_streams as streams
 from treadle.torch.gpu.gpu_engine import GpuEngine
@@ -59,7 +60,7 @@ class GpuCalls:
             PrefixStore("calls/", store), group, self._engine.gather, self._engine.abort
         )
         self._steps: dict[int, RankSteps] = {}
-        self._told: set[str] = set()
+        self._told: set[CollectiveKind] = set()
 
     def check(self) -> None:
         """See `GpuEngine.check`."""
@@ -86,7 +87,10 @@ class GpuCalls:
                 f"treadle: {call.kind} in group {self._group.name} cannot go by lanes, which TREADLE_GPU "
                 f"asks for: {reason}"
             )
-        if not self._goes_by_steps() or self._transport is None:
+        has_steps = self._gpu.way is GpuWay.STEPS or (
+            self._gpu.way is GpuWay.AUTO and self._lanes.is_between_hosts
+        )
+        if not has_steps or self._transport is None:
             raise NoPlanError(reason)
         try:
             found = self._source.program(call.kind, call.root, call.size_bytes, in_place=call.in_place)
@@ -94,27 +98,17 @@ class GpuCalls:
                 self._steps[id(found.program)] = steps_of(found.program, self._group.rank)
         except TreadleError as error:
             raise NoPlanError(str(error)) from None
-        self._tell(call, reason)
+        if call.kind not in self._told and self._group.rank == 0:
+            LOGGER.info(
+                "group %s: %s on GPUs by sends and receives in groups, a launch and more for each step: %s",
+                *(self._group.name, call.kind, reason),
+            )
+        self._told.add(call.kind)
         self._transport.run(self._steps[id(found.program)], call)
 
     def empty(self, size: int, device: int) -> Tensor:
         """See `GpuEngine.empty`."""
         return self._lanes.empty(size, device)
-
-    def _goes_by_steps(self) -> bool:
-        return self._gpu.way is GpuWay.STEPS or (
-            self._gpu.way is GpuWay.AUTO and self._lanes.is_between_hosts
-        )
-
-    def _tell(self, call: TensorCall, reason: str) -> None:
-        if call.kind.value not in self._told and self._group.rank == 0:
-            LOGGER.info(
-                "group %s: %s on GPUs by sends and receives in groups, a launch and more for each step: %s",
-                self._group.name,
-                call.kind,
-                reason,
-            )
-        self._told.add(call.kind.value)
 
     def close(self) -> None:
         """Give memory of peers back."""

@@ -10,6 +10,7 @@ import logging
 from collections import OrderedDict
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 
 import torch
 from torch._C._distributed_c10d import PrefixStore, Store
@@ -32,7 +33,7 @@ from treadle.runtime.device.switch_parts import switch_groups
 from treadle.torch.gpu import gpu_streams as streams
 from treadle.torch.gpu.gpu_settings import GpuSettings, GpuWay
 from treadle.torch.gpu.opening import NETWORK_THREADS, NoLanesError, StoreExchange, open_lanes
-from treadle.torch.gpu.peer_buffers import LEAST_LANES, CallWay, LaneKernel, PeerBuffers
+from treadle.torch.gpu.peer_buffers import LEAST_LANES, LaneKernel, PeerBuffers
 from treadle.torch.group_engine import NoPlanError, TensorCall
 from treadle.torch.plans import Membership, PlanSource, SizedProgram
 from treadle.torch.settings import Settings
@@ -40,14 +41,9 @@ from treadle.units import format_size
 
 LOGGER = logging.getLogger("treadle.torch")
 
-_ELEMENTS = {
-    torch.float32: 0,
-    torch.float16: 1,
-    torch.bfloat16: 2,
-    torch.int32: 3,
-    torch.int64: 4,
-}
-_BYTES = 5
+_ELEMENTS = (torch.float32, torch.float16, torch.bfloat16, torch.int32, torch.int64)
+"""Types of the kernels that combine, by their codes."""
+_BYTES = len(_ELEMENTS)
 """Code of the kernel that copies bytes."""
 _MOST_PREPARED = 256
 
@@ -69,17 +65,13 @@ class GpuEngine:
         self._source = PlanSource(PrefixStore("gpu-plans/", store), group, settings)
         self._lanes: RankLanes | None = None
         self._refusal = "TREADLE_GPU says so" if gpu.way in (GpuWay.NCCL, GpuWay.STEPS) else ""
-        self._room, self._is_between_hosts = 0, False
+        self._room = 0
+        self.is_between_hosts = False  # whether lanes are not used because ranks are on several hosts
         self._figures: dict[int, LaneFigures] = {}
         self._buffers: PeerBuffers | None = None
         self._admitted: dict[int, AdmittedLanes] = {}
         self._prepared: OrderedDict[tuple[int, int, int, int], tuple[PreparedLanes, bool]] = OrderedDict()
         self._told: set[tuple[object, ...]] = set()
-
-    @property
-    def is_between_hosts(self) -> bool:
-        """Whether what keeps lanes from being used is that ranks are on several hosts."""
-        return self._is_between_hosts
 
     def check(self) -> None:
         """Raise DistBackendError if a launch is known to have given up waiting."""
@@ -108,7 +100,15 @@ class GpuEngine:
             choice = self._choice(found, call.size_bytes)
             if not call.in_place:
                 call = call.scaled(len(self._group.places))
-            way = self._way(call, kernel, choice, found)
+            assert self._buffers is not None
+            apart = partial(self._source.program, call.kind, call.root, call.size_bytes, in_place=False)
+            way = self._buffers.way(call, kernel, choice, found, apart)
+            if way.refusal:
+                self._log_once(
+                    (call.kind, way.refusal),
+                    "%s of %s on GPUs goes from rank to rank, where its plan asks switches: %s",
+                    *(call.kind, format_size(call.size_bytes), way.refusal),
+                )
             if id(way.lanes) not in self._admitted:  # which the buffers keep
                 self._admitted[id(way.lanes)] = lanes.admit(way.lanes)
             admitted = self._admitted[id(way.lanes)]
@@ -127,7 +127,14 @@ class GpuEngine:
             )
         except ScheduleError as error:
             raise DistBackendError(f"treadle: {call.kind} in group {self._group.name}: {error}") from None
-        self._tell(call, choice, found, way)
+        self._log_once(
+            (call.kind, id(found), choice.protocol, choice.lanes, choice.threads, way.words),
+            "%s of %s on GPUs by lanes%s: protocol %s, at most %d blocks of %d threads, slices of %s, "
+            "by cost model %s",
+            *(call.kind, format_size(call.size_bytes), way.words),
+            *(choice.protocol, choice.lanes, choice.threads, format_size(choice.slice_bytes)),
+            self._gpu.cost_model,
+        )
 
     def _open(self, device: int) -> RankLanes:
         if self._refusal:
@@ -142,7 +149,7 @@ class GpuEngine:
                     exchange, group.rank, device, self._gpu, limit_s=limit_s, store=self._store
                 )
             except NoLanesError as error:
-                self._refusal, self._is_between_hosts = str(error), error.is_between_hosts
+                self._refusal, self.is_between_hosts = str(error), error.is_between_hosts
                 raise NoPlanError(self._refusal) from None
             if group.rank == 0:
                 LOGGER.info("group %s: memory of peers by %s", group.name, self._lanes.memory.words)
@@ -161,17 +168,6 @@ class GpuEngine:
                 f"treadle: group {self._group.name} makes its memory at the first call that needs it, which "
                 "cannot be in a graph that is captured: call the collective before"
             )
-
-    def _way(self, call: TensorCall, kernel: LaneKernel, choice: LaneChoice, found: SizedProgram) -> CallWay:
-        assert self._buffers is not None
-
-        def apart() -> SizedProgram:
-            return self._source.program(call.kind, call.root, call.size_bytes, in_place=False)
-
-        way = self._buffers.way(call, kernel, choice, found, apart)
-        if way.refusal:
-            self._tell_refusal(call, way.refusal)
-        return way
 
     def empty(self, size: int, device: int) -> torch.Tensor:
         """Bytes that peers reach, as a tensor; all ranks ask for the same, one after the other.
@@ -192,16 +188,9 @@ class GpuEngine:
         assert self._buffers is not None
         return streams.tensor_at(self._buffers.allocate(max(1, size)), size, device)
 
-    def _tell_refusal(self, call: TensorCall, refusal: str) -> None:
-        key = (call.kind, refusal)
+    def _log_once(self, key: tuple[object, ...], text: str, *values: object) -> None:
         if key not in self._told and self._group.rank == 0:
-            LOGGER.info(
-                "group %s: %s of %s on GPUs goes from rank to rank, where its plan asks switches: %s",
-                self._group.name,
-                call.kind,
-                format_size(call.size_bytes),
-                refusal,
-            )
+            LOGGER.info(f"group %s: {text}", self._group.name, *values)
         self._told.add(key)
 
     def _choice(self, found: SizedProgram, size_bytes: int) -> LaneChoice:
@@ -211,13 +200,8 @@ class GpuEngine:
         assert self._lanes is not None
         crosses = self._lanes.memory.network is not None
         known = (DeviceProtocol.SIMPLE,) if crosses else tuple(DeviceProtocol)
-        limits = LaneLimits(
-            known if gpu.protocol is None else (gpu.protocol,),
-            gpu.lanes,
-            gpu.threads,
-            gpu.slice_bytes,
-            self._room,
-        )
+        known = known if gpu.protocol is None else (gpu.protocol,)
+        limits = LaneLimits(known, gpu.lanes, gpu.threads, gpu.slice_bytes, self._room)
         choice = choose_lanes(
             self._figures[id(found.program)],
             size_bytes,
@@ -256,26 +240,6 @@ class GpuEngine:
                 lanes.drop(self._prepared.pop(old)[0])
         return ready
 
-    def _tell(self, call: TensorCall, choice: LaneChoice, found: SizedProgram, way: CallWay) -> None:
-        key = (call.kind, id(found), choice.protocol, choice.lanes, choice.threads, way.words)
-        if key in self._told:
-            return
-        self._told.add(key)
-        if self._group.rank == 0:
-            LOGGER.info(
-                "group %s: %s of %s on GPUs by lanes%s: protocol %s, at most %d blocks of %d threads, "
-                "slices of %s, by cost model %s",
-                self._group.name,
-                call.kind,
-                format_size(call.size_bytes),
-                way.words,
-                choice.protocol,
-                choice.lanes,
-                choice.threads,
-                format_size(choice.slice_bytes),
-                self._gpu.cost_model,
-            )
-
     def close(self) -> None:
         """Give memory of peers back."""
         if self._lanes is not None:
@@ -300,4 +264,4 @@ def _kernel_of(call: TensorCall) -> LaneKernel:
     if dtype not in _ELEMENTS or reduction is None:
         raise NoPlanError(f"no kernel combines {dtype} this way")
     can_sum = dtype is not torch.float32 or reduction in (Reduction.SUM, Reduction.AVG)
-    return LaneKernel(_ELEMENTS[dtype], int(call.target.element_size()), call.count, reduction, can_sum)
+    return LaneKernel(_ELEMENTS.index(dtype), int(call.target.element_size()), call.count, reduction, can_sum)

@@ -8,12 +8,13 @@ the same order and none waits for another in a circle.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch._C._distributed_c10d import Work
 
 from treadle.errors import ScheduleError
 from treadle.program.program import Buffer, Program
@@ -46,20 +47,20 @@ class RankSteps:
     ----------
     program : Program
     rank : int
-    bounds : tuple of int
+    bounds : sequence of int
         Part i is chunks bounds[i] to bounds[i + 1] - 1.
-    sends, receives : tuple of mappings of int to tuple
-        Of each step and peer: (buffer, part) of the pieces of its message; of receives the parts.
-    local : tuple of tuples of LocalStep
+    sends, receives : sequence of mappings of int to sequence
+        (buffer, part) of the pieces of each message, by step and peer; the parts only for receives.
+    local : sequence of sequences of LocalStep
         After each step's messages; the first before any.
     """
 
     program: Program
     rank: int
-    bounds: tuple[int, ...]
-    sends: tuple[dict[int, tuple[tuple[Buffer, int], ...]], ...]
-    receives: tuple[dict[int, tuple[int, ...]], ...]
-    local: tuple[tuple[LocalStep, ...], ...]
+    bounds: Sequence[int]
+    sends: Sequence[Mapping[int, Sequence[tuple[Buffer, int]]]]
+    receives: Sequence[Mapping[int, Sequence[int]]]
+    local: Sequence[Sequence[LocalStep]]
 
 
 def steps_of(program: Program, rank: int) -> RankSteps:
@@ -81,40 +82,27 @@ def steps_of(program: Program, rank: int) -> RankSteps:
             receives[stage[number]][one.rank].append(one.part)
     local: list[list[LocalStep]] = [[] for _ in range(n_steps + 1)]
     for number, one in enumerate(operations):
-        if one.rank != rank or one.kind is PartKind.SEND:
-            continue
-        if one.kind in _RECEIVES:
-            message = (operations[one.partner].rank, piece[number])
-            step = LocalStep(one.kind, one.part, one.source, one.target, message, stage[one.partner])
-        else:
-            step = LocalStep(one.kind, one.part, one.source, one.target)
-        local[stage[number]].append(step)
-    return RankSteps(
-        program,
-        rank,
-        tuple(bounds),
-        tuple({peer: tuple(pieces) for peer, pieces in one.items()} for one in sends),
-        tuple({peer: tuple(parts) for peer, parts in one.items()} for one in receives),
-        tuple(map(tuple, local)),
-    )
+        if one.rank == rank and one.kind is not PartKind.SEND:
+            arrival: tuple[tuple[int, int], int] | tuple[()] = ()
+            if one.kind in _RECEIVES:
+                arrival = (operations[one.partner].rank, piece[number]), stage[one.partner]
+            local[stage[number]].append(LocalStep(one.kind, one.part, one.source, one.target, *arrival))
+    return RankSteps(program, rank, bounds, sends, receives, local)
 
 
 def _stages(operations: Sequence[PartOperation]) -> list[int]:
     """The step in which each operation is done: a message one after all that its data wait for."""
     stage = [-1] * len(operations)
     followers: dict[int, list[int]] = defaultdict(list)
-    missing = [0] * len(operations)
-    for number, one in enumerate(operations):
-        before = {*one.waits, one.partner} if one.kind in _RECEIVES else set(one.waits)
-        missing[number] = len(before)
-        for other in before:
+    before = [{*one.waits, one.partner} if one.kind in _RECEIVES else set(one.waits) for one in operations]
+    for number, others in enumerate(before):
+        for other in others:
             followers[other].append(number)
+    missing = list(map(len, before))
     ready = [number for number, count in enumerate(missing) if not count]
     for number in ready:  # grows on the way
-        one = operations[number]
-        before = {*one.waits, one.partner} if one.kind in _RECEIVES else set(one.waits)
-        latest = max((stage[other] for other in before), default=0)
-        stage[number] = latest + (one.kind is PartKind.SEND)
+        latest = max((stage[other] for other in before[number]), default=0)
+        stage[number] = latest + (operations[number].kind is PartKind.SEND)
         for follower in followers[number]:
             missing[follower] -= 1
             if not missing[follower]:
@@ -144,10 +132,9 @@ class GroupedSteps:
             Of the call's program.
         call : TensorCall
         """
-        program, count = steps.program, call.count
+        program = steps.program
         call = call.scaled(program.n_ranks)
-        ends = [program.element(chunk, count) for chunk in steps.bounds]
-        areas = _Areas(steps, call, ends)
+        areas = _Areas(steps, call)
         arrived: dict[tuple[int, int], list[Tensor]] = {}
         for number, local in enumerate(steps.local):
             self._exchange(number, steps, areas, arrived)
@@ -159,39 +146,35 @@ class GroupedSteps:
     def _exchange(
         self, number: int, steps: RankSteps, areas: _Areas, arrived: dict[tuple[int, int], list[Tensor]]
     ) -> None:
-        sends, receives = steps.sends[number], steps.receives[number]
-        works, rooms = [], []
-        outgoing = [
-            (peer, torch.cat([areas.piece(buffer, part) for buffer, part in pieces]))
-            for peer, pieces in sends.items()
-        ]
-        for peer, parts in receives.items():
+        messages: list[tuple[Callable[..., Work], int, Tensor]] = []
+        for peer, parts in steps.receives[number].items():
             lengths = [areas.length(part) for part in parts]
-            rooms.append((peer, lengths, areas.empty(sum(lengths))))
-        outgoing = [(peer, data) for peer, data in outgoing if data.numel()]
-        incoming = [(peer, room) for peer, _, room in rooms if room.numel()]
-        if outgoing or incoming:
-            is_grouped = areas.is_on_gpu
-            if is_grouped:
-                self._group._start_coalescing(areas.device)
-            works += [self._group.recv([room], peer, number) for peer, room in incoming]
-            works += [self._group.send([data], peer, number) for peer, data in outgoing]
-            if is_grouped:
-                works = [self._group._end_coalescing(areas.device)]
-            for work in works:
-                work.wait()
-        for peer, lengths, room in rooms:
+            room = areas.empty(sum(lengths))
             arrived[number, peer] = list(room.split(lengths))
+            messages.append((self._group.recv, peer, room))
+        for peer, pieces in steps.sends[number].items():
+            messages.append((self._group.send, peer, torch.cat([areas.piece(*piece) for piece in pieces])))
+        messages = [message for message in messages if message[2].numel()]
+        is_grouped = areas.is_on_gpu and bool(messages)
+        if is_grouped:
+            self._group._start_coalescing(areas.device)
+        works = [start([data], peer, number) for start, peer, data in messages]
+        if is_grouped:
+            works = [self._group._end_coalescing(areas.device)]
+        for work in works:
+            work.wait()
 
 
 class _Areas:
     """The buffers of a rank, by parts."""
 
-    def __init__(self, steps: RankSteps, call: TensorCall, ends: Sequence[int]) -> None:
+    def __init__(self, steps: RankSteps, call: TensorCall) -> None:
         program, rank = steps.program, steps.rank
-        self._ends, self._call = ends, call
-        self._bounds = steps.bounds
-        by_chunk = dict(zip(steps.bounds, ends, strict=True))
+        self._ends = [program.element(chunk, call.count) for chunk in steps.bounds]
+        self._call, self._bounds = call, steps.bounds
+        self.device = call.target.device
+        self.is_on_gpu = bool(call.target.is_cuda)  # sends and receives must be in a group then
+        by_chunk = dict(zip(steps.bounds, self._ends, strict=True))
         self._places = {
             buffer: place_in(program, rank, buffer, lambda chunk: by_chunk[chunk]) for buffer in Buffer
         }
@@ -203,16 +186,6 @@ class _Areas:
             Buffer.OUTPUT: call.target,
             Buffer.SCRATCH: self.empty(scratch if program.uses_scratch(rank) else 0),
         }
-
-    @property
-    def device(self) -> torch.device:
-        """Of the tensors."""
-        return self._call.target.device
-
-    @property
-    def is_on_gpu(self) -> bool:
-        """Whether sends and receives must stand in a group."""
-        return bool(self._call.target.is_cuda)
 
     def length(self, part: int) -> int:
         """Elements of a part."""
@@ -230,12 +203,9 @@ class _Areas:
     def do(self, step: LocalStep, arrived: dict[tuple[int, int], list[Tensor]]) -> None:
         """Copy, or take what has arrived, or add it."""
         target = self.piece(step.target, step.part)
-        if step.kind is PartKind.COPY:
-            target.copy_(self.piece(step.source, step.part))
-            return
         peer, piece = step.message
-        data = arrived[step.arrived, peer][piece]
-        if step.kind is PartKind.RECEIVE:
+        data = self.piece(step.source, step.part) if peer < 0 else arrived[step.arrived, peer][piece]
+        if step.kind is not PartKind.RECEIVE_REDUCE:
             target.copy_(data)
         else:
             assert self._call.reduction is not None

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 from treadle.errors import ScheduleError
 from treadle.program.program import Buffer, Program
@@ -112,14 +113,10 @@ class PeerBuffers:
         before: Callable[[], None],
     ) -> None:
         self._memory, self._groups, self._half, self._before = memory, groups, window_bytes, before
+        self.has_switches = bool(groups)  # that could be asked
         self._window: PeerBlock | None = None
         self._blocks: list[PeerBlock] = []
         self._lowered: dict[tuple[object, ...], _Lowered] = {}
-
-    @property
-    def has_switches(self) -> bool:
-        """Whether the fabric has switches that could be asked."""
-        return bool(self._groups)
 
     def allocate(self, size: int) -> int:
         """Address of memory for a tensor that peers reach; all ranks ask for the same, one after the other.
@@ -190,12 +187,12 @@ class PeerBuffers:
         """Blocks in which INPUT and OUTPUT lie, of those that lie there at the same place at all ranks."""
         found = []
         for buffer, tensor in ((Buffer.INPUT, call.source), (Buffer.OUTPUT, call.target)):
-            at, past = tensor.data_ptr(), tensor.data_ptr() + tensor.numel() * tensor.element_size()
+            past = tensor.data_ptr() + tensor.numel() * tensor.element_size()
             inside = (
                 block
                 for block in self._blocks
-                if block.addresses[self._memory.rank] <= at
-                and past <= block.addresses[self._memory.rank] + block.size
+                if (start := block.addresses[self._memory.rank]) <= tensor.data_ptr()
+                and past <= start + block.size
             )
             found.append(next(inside, None) if buffer in _WHOLE[call.kind] else None)
         return found[0], found[1]
@@ -213,27 +210,17 @@ class PeerBuffers:
         *,
         asks: bool,
     ) -> _Lowered:
-        averages = kernel.reduction is Reduction.AVG
-        key = (
-            id(found.program),
-            choice.protocol,
-            choice.lanes,
-            averages,
-            kernel.can_switch_sum,
-            reached,
-            asks,
-        )
+        options: dict[str, Any] = {
+            "lanes": choice.lanes,
+            "averages": kernel.reduction is Reduction.AVG,
+            "switch_sums": kernel.can_switch_sum,
+            "reached": reached,
+        }
+        key = (id(found.program), choice.protocol, asks, *options.values())
         if key not in self._lowered:  # the source keeps the program
+            switches = found.topology if asks else None
             try:
-                lanes = lower_to_lanes(
-                    found.program,
-                    choice.protocol,
-                    lanes=choice.lanes,
-                    averages=averages,
-                    switches=found.topology if asks else None,
-                    switch_sums=kernel.can_switch_sum,
-                    reached=reached,
-                )
+                lanes = lower_to_lanes(found.program, choice.protocol, switches=switches, **options)
                 self._lowered[key] = _Lowered(lanes)
             except ScheduleError as error:
                 if not asks:
@@ -249,18 +236,15 @@ class PeerBuffers:
         found_apart: Callable[[], SizedProgram],
     ) -> _Lowered:
         """Lanes that ask switches for the window; none, and perhaps a reason, where they do not."""
-        if not self._groups:
-            return _Lowered(None)
-        found = found_apart()
-        if not switch_groups(found.topology, found.program.nodes.tolist()):
+        found = found_apart() if self._groups else None
+        if found is None or not switch_groups(found.topology, found.program.nodes.tolist()):
             return _Lowered(None)
         asking = self._lower(found, kernel, choice, (Buffer.INPUT, Buffer.OUTPUT), asks=True)
         if not asking.asks:
             return replace(asking, lanes=None)
         if call.size_bytes > self._half:
-            return _Lowered(
-                None, f"{format_size(call.size_bytes)} do not fit into a window of {format_size(self._half)}"
-            )
+            size, most = format_size(call.size_bytes), format_size(self._half)
+            return _Lowered(None, f"{size} do not fit into a window of {most}")
         if self._window is None and not self._memory.no_multicast:
             self._window = self._made(2 * self._half)
         if self._window is None or not self._reach_all((self._window, None)):
@@ -280,9 +264,5 @@ class PeerBuffers:
             * kernel.element_bytes
             for buffer in (Buffer.INPUT, Buffer.OUTPUT)
         )
-        return RankBuffers(
-            (at, at + self._half),
-            (window, window),
-            (call.source.data_ptr(), given),
-            (call.target.data_ptr(), wanted),
-        )
+        source, target = (call.source.data_ptr(), given), (call.target.data_ptr(), wanted)
+        return RankBuffers((at, at + self._half), (window, window), source, target)
