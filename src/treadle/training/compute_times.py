@@ -200,7 +200,11 @@ class RooflineTimes:
         moved = tokens * work.moved_elements
         flops = tokens * work.flops
         if work.attended is not None:
-            context, cached = self._context(layer, work, local)
+            seen = local.tokens[layer.attended_stream(work)]
+            # context tokens whose scores are computed per token, and those whose keys come from a cache
+            context, cached = float(work.attended.mean(seen) if self.fused_attention else seen), 0.0
+            if local.is_decoding:
+                context = cached = work.attended.last(seen) / local.cp
             per_context = (local.is_decoding and work.flops_per_cached) or work.flops_per_context
             flops += tokens * per_context * context
             copies = shards / min(shards, layer.kv_pieces)  # ranks beyond the pieces read what others read
@@ -212,16 +216,6 @@ class RooflineTimes:
             factor = FUSED_ATTENTION_BACKWARD
         backward_s = self._seconds(factor * flops, width * 2 * (moved + weights))
         return WorkTime(forward_s + self.kernel_s, backward_s + 2 * self.kernel_s)
-
-    def _context(self, layer: ModelLayer, work: Work, local: LocalWork) -> tuple[float, float]:
-        """Context tokens whose scores are computed per token, and those whose keys are read from a cache."""
-        if work.attended is None:
-            raise AssertionError("only attention has a context")
-        tokens = local.tokens[layer.attended_stream(work)]
-        if local.is_decoding:
-            last = work.attended.last(tokens) / local.cp
-            return last, last
-        return float(work.attended.mean(tokens) if self.fused_attention else tokens), 0.0
 
     def _seconds(self, flops: float, moved_bytes: float) -> float:
         arithmetic = flops / (self.device.peak(self.precision) * self.efficiency)

@@ -65,6 +65,37 @@ class RememberedCosts:
         self.slowdowns = cache(costs.slowdowns)
 
 
+@dataclass(frozen=True)
+class DerivedCosts:
+    """Costs that are made of others, and as those but for what a class says of its own.
+
+    Parameters
+    ----------
+    costs : Costs
+        The others.
+    """
+
+    costs: Costs
+
+    @property
+    def words(self) -> str:
+        """As `Costs.words`."""
+        return self.costs.words
+
+    @property
+    def is_bound(self) -> bool:
+        """As `Costs.is_bound`."""
+        return self.costs.is_bound
+
+    def send_s(self, axis: str, size_bytes: int) -> Seconds:
+        """As `Costs.send_s`."""
+        return self.costs.send_s(axis, size_bytes)
+
+    def slowdowns(self, running: tuple[Traffic, ...]) -> tuple[Seconds, ...]:
+        """As `Costs.slowdowns`."""
+        return self.costs.slowdowns(running)
+
+
 @brief("words", "alpha_s", "rates")
 @dataclass(frozen=True)
 class AlphaBetaCosts:

@@ -9,8 +9,11 @@ torch = pytest.importorskip("torch", reason="torch: not installed; pip install '
 from parallelism.capture.sample_calls import SAMPLES, called, index, real, rebuilt  # noqa: E402
 from parallelism.capture.samples import Block, Rolling  # noqa: E402
 from treadle.parallelism.capture.joint import capture  # noqa: E402
-from treadle.parallelism.capture.linearity import LINEAR, linear_sets  # noqa: E402
-from treadle.parallelism.capture.rules import OperatorRule  # noqa: E402
+from treadle.parallelism.capture.rules import (  # noqa: E402
+    LINEAR,
+    OperatorRule,
+    linear_sets,
+)
 from treadle.parallelism.graph.compute_graph import OperatorKind, Phase  # noqa: E402
 
 POINTWISE = {

@@ -7,10 +7,9 @@ import pytest
 from treadle.errors import TreadleError
 from treadle.parallelism.capture.call import OperatorCall, Shape, labels
 from treadle.parallelism.capture.drafting import Drafting, Seen
-from treadle.parallelism.capture.linearity import linear_sets
-from treadle.parallelism.capture.rules import RULES
+from treadle.parallelism.capture.rules import RULES, linear_sets, pointwise
 from treadle.parallelism.capture.specification import Specification, read_specification
-from treadle.parallelism.capture.views import VIEWS, broadcast
+from treadle.parallelism.capture.views import VIEWS
 from treadle.parallelism.graph.compute_graph import Index, OperatorKind, Phase, Source, TensorRef
 
 ATTENTION = "_scaled_dot_product_flash_attention_for_cpu"
@@ -202,11 +201,10 @@ def placed(draft: Drafting, *shape: int, name: str = "x", source: Source = Sourc
 
 
 def test_pointwise_roles_are_aligned_from_the_right() -> None:
-    found = broadcast(call("add.Tensor", {}, [(3, 1), (1,), (5,), (2, 1, 5)], [(2, 3, 5)] * 2))
-    assert found.operands == ((("1",), ()), ((),), (("2",),), (("0",), (), ("2",)))
-    assert found.results == ((("0",), ("1",), ("2",)),) * 2
-    assert broadcast(call("neg.default", {}, [(4, 1)], [(1, 4, 5)])).operands == ((("1",), ()),)
-    assert broadcast(call("neg.default", {}, [(1, 4)], [(1, 4)])).operands == ((("0",), ("1",)),)
+    one = call("add.Tensor", {}, [(3, 1), (1,), (5,), (2, 1, 5)], [(2, 3, 5)] * 2)
+    assert pointwise(one) == "b1,1,c,a1c->abc,abc"
+    assert pointwise(call("neg.default", {}, [(4, 1)], [(1, 4, 5)])) == "b1->abc"
+    assert pointwise(call("neg.default", {}, [(1, 4)], [(1, 4)])) == "ab->ab"
 
 
 def test_views_say_how_a_tensor_is_seen() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 from zlib import crc32
 
@@ -21,13 +20,12 @@ from parallelism.execution.modules import (  # noqa: E402
 from parallelism.execution.threaded_ranks import ThreadedRanks  # noqa: E402
 from parallelism.state.shards_on_ranks import all_shardings, check_state, lay_out, mask  # noqa: E402
 from treadle.parallelism.execution import rank_exchanges, rank_step  # noqa: E402
-from treadle.parallelism.execution.holdings import RankHoldings  # noqa: E402
-from treadle.parallelism.execution.rank_step import RankTask, ReadTensor, find_routes, run_step  # noqa: E402
+from treadle.parallelism.execution.counting import RankHoldings  # noqa: E402
+from treadle.parallelism.execution.prediction import UntiedCosts  # noqa: E402
+from treadle.parallelism.execution.rank_step import RankTask, ReadTensor, find_routes, routes_of, run_step  # noqa: E402
 from treadle.parallelism.execution.reference import path_of_run, reference_step  # noqa: E402
 from treadle.parallelism.execution.run_comparison import errors_of  # noqa: E402
 from treadle.parallelism.execution.tensor_blocks import BlockPlace, block, overlap, within  # noqa: E402
-from treadle.parallelism.execution.transition_routes import Routes  # noqa: E402
-from treadle.parallelism.execution.untied_costs import UntiedCosts  # noqa: E402
 from treadle.parallelism.graph.model_graph import ModelGraph  # noqa: E402
 from treadle.parallelism.plan.part_plan import Chunk  # noqa: E402
 from treadle.parallelism.state.moves import Mixed, moves_from  # noqa: E402
@@ -137,7 +135,7 @@ def executed(monkeypatch: pytest.MonkeyPatch, task: RankTask) -> tuple[dict[str,
     monkeypatch.setattr(rank_exchanges, "_done", ranks.done)
     monkeypatch.setattr(rank_step, "_groups", ranks.groups)
     expected = reference_step(task.model, task.makes, seed=3)
-    routes = Routes(mesh, task.costs)
+    routes = routes_of(mesh, task.costs)
     with torch.no_grad():
         find_routes(task, expected, routes)
     found = ranks.run(lambda rank: run_step(task, expected, rank, routes))
@@ -257,11 +255,11 @@ def test_costs_without_ties() -> None:
 
 def test_routes_are_those_of_transitions_and_found_once() -> None:
     costs, sizes = uneven_costs(SQUARE), {"dp": 2, "tp": 2}
-    routes = Routes(SQUARE, costs)
+    routes = routes_of(SQUARE, costs)
     states = all_shardings((8, 4), sizes)
     for before, after in zip(states, states[::-1], strict=True):
         for shape, item in (((8, 4), 2), ((8, 4), 4), ((4, 8), 2)):
-            found = routes.steps(shape, item, before, after)
+            found = routes(shape, item, before, after)
             assert found == Transitions(SQUARE, costs, shape, item).cheapest(before, after).steps
-            assert routes.steps(shape, item, before, after) is found
-    assert partial(routes.steps, (8, 4), 2)(states[0], states[0]) == ()
+            assert routes(shape, item, before, after) is found
+    assert routes((8, 4), 2, states[0], states[0]) == ()

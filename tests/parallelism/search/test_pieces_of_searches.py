@@ -11,9 +11,8 @@ from treadle.errors import ScheduleError
 from treadle.parallelism.search.branching import NAMED_EFFORT, Incumbent, SearchEffort, minimise
 from treadle.parallelism.search.factor_graph import FactorGraph, FloatArray, Quantities, factor
 from treadle.parallelism.search.layer_columns import ColumnPool, Layering, joined, priced
-from treadle.parallelism.search.layer_programs import Counts, best_counts, best_prices
 from treadle.parallelism.search.minimax import Minimax, Overlap, peak_memory, step_time
-from treadle.parallelism.search.mixed_layers import MixedLayers, mix_layers
+from treadle.parallelism.search.mixed_layers import Counts, MixedLayers, best_counts, best_prices, mix_layers
 from treadle.parallelism.search.multipliers import Columns, even_weights
 from treadle.parallelism.search.one_plan import MemoryShortage, fastest_plan, least_persistent
 from treadle.parallelism.search.reweighted_trees import no_messages

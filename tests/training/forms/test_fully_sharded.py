@@ -7,7 +7,7 @@ from dataclasses import replace
 from samples.training.small_steps import free_costs, mesh_of, plain_layers, small_step
 from treadle.schedules.collective import CollectiveKind
 from treadle.training.forms.layer_passes import LayerSeconds
-from treadle.training.forms.stage import Turn, turns_to_gather_for
+from treadle.training.forms.training_tasks import Turn, turns_to_gather_for
 from treadle.training.timeline.task import Category
 
 MESH = mesh_of(fsdp=4)

@@ -22,8 +22,7 @@ from treadle.training.forms.layer_passes import (
     passes_of,
 )
 from treadle.training.forms.pipeline_parallel import cut_layers, stage_order
-from treadle.training.forms.stage import Buckets, Turn, turns_to_gather_for
-from treadle.training.forms.training_tasks import PlacedModel
+from treadle.training.forms.training_tasks import Buckets, PlacedModel, Turn, turns_to_gather_for
 from treadle.training.models.model_layer import ModelLayer, Weight
 from treadle.training.timeline.task import Category, Task
 from treadle.training.training_options import TrainingOptions

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from treadle.training.models.image_models import Features, InceptionLayers, Kernel, LayerList
+from treadle.training.models.image_models import Features, Kernel, LayerList
 from treadle.training.models.model_layer import ModelLayer, Saved, Weight, Work, WorkKind
 from treadle.training.models.recommendation import ROW_MULTIPLE, dlrm
 
@@ -86,7 +86,7 @@ def test_maps_after_windows() -> None:
 
 
 def test_branches_are_joined() -> None:
-    layers = InceptionLayers(8)
+    layers = LayerList(8)
     one = Kernel(5, (1, 1), 1, (0, 0))
     halving = Kernel(7, (3, 3), 2, (1, 1))
     layers.branch([[one, halving], [halving]], pooled=3)

@@ -11,10 +11,9 @@ from typing import Any
 from treadle.errors import TreadleError
 from treadle.parallelism.capture.call import OperatorCall
 from treadle.parallelism.capture.drafting import Drafting, Seen
-from treadle.parallelism.capture.linearity import Sets, linear_sets
-from treadle.parallelism.capture.rules import RULES, OperatorRule
+from treadle.parallelism.capture.rules import RULES, OperatorRule, Sets, linear_sets, pointwise
 from treadle.parallelism.capture.specification import Specification, read_specification
-from treadle.parallelism.capture.views import VIEWS, broadcast
+from treadle.parallelism.capture.views import VIEWS
 from treadle.parallelism.graph.compute_graph import ComputeGraph, OperatorKind, Phase, Source, TensorRef
 
 _SOURCES = {
@@ -137,13 +136,12 @@ class _Reading:
 
     def _rule(self, node: Any, call: OperatorCall) -> tuple[OperatorKind, Specification, Sets]:
         rule = self._rules.get(call.operator)
-        ranks = tuple(map(len, call.operands)), tuple(map(len, call.results))
+        if rule is None and any(str(tag).endswith("pointwise") for tag in getattr(node.target, "tags", ())):
+            rule = OperatorRule(call.operator, OperatorKind.ELEMENTWISE, pointwise)
         if rule is not None:
             text = rule.specify(call)
-            before = () if text.startswith("->") else ranks[0]
-            return rule.kind, read_specification(text, before, ranks[1]), rule.linear
-        if any(str(tag).endswith("pointwise") for tag in getattr(node.target, "tags", ())):
-            return OperatorKind.ELEMENTWISE, broadcast(call), ()
+            before = () if text.startswith("->") else tuple(map(len, call.operands))
+            return rule.kind, read_specification(text, before, tuple(map(len, call.results))), rule.linear
         raise TreadleError(
             f'no rule for this operator; add treadle.operator_rule("{call.operator}", "KIND", "...->...") to '
             f"the file of the module: its kind, what it does to dimensions; docs/how-to/capture.md tells"
@@ -193,10 +191,11 @@ class _Reading:
     @staticmethod
     def _made_alone(node: Any, arguments: Mapping[str, object]) -> dict[str, object]:
         """Arguments of what reads no tensor, not even that after which it is formed."""
-        tensors = [
-            name for name, value in arguments.items() if isinstance(value, dict) and "operand" in value
-        ]
-        plain = {name: value for name, value in arguments.items() if name not in tensors}
+        plain = {
+            name: value
+            for name, value in arguments.items()
+            if not (isinstance(value, dict) and "operand" in value)
+        }
         return plain | {"dtype": {"torch": str(node.meta["val"].dtype)}}
 
     @staticmethod
@@ -241,15 +240,14 @@ class _Reading:
         """The gradient of a parameter that a module has twice."""
         self._sums += 1
         shape = self._draft.shape(owner)
-        call = OperatorCall("aten.add.Tensor", {}, (shape, shape), (shape,))
         (seen,) = self._draft.add(
             f"tied_{self._sums}",
             OperatorKind.ELEMENTWISE,
-            broadcast(call),
+            read_specification("...,...->...", (len(shape),) * 2, (len(shape),)),
             [first, second],
             [(shape, self._draft.element_bytes(owner))],
             phase=Phase.BACKWARD,
-            operator=call.operator,
+            operator="aten.add.Tensor",
             linear=((0, 1),),
             arguments={"self": {"operand": 0}, "other": {"operand": 1}},
         )

@@ -3,12 +3,17 @@
 To add an operator is to add one ``OperatorRule``: its name as the error tells it, its kind, and a
 specification (see ``specification``), or a function that makes one from the call where arguments decide.
 Pointwise operators, which PyTorch marks as such, need none.
+
+A table lists in what operators are linear: of summands they make summands, so that sums can wait. An operator
+is linear in all tensors of a set of its arguments together, the others fixed: a sum in both of its operands,
+a product in each. A set counts only where all of it are tensors: adding a number is not linear.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from treadle.errors import TreadleError
 from treadle.parallelism.capture.call import OperatorCall, Shape, labels
@@ -78,9 +83,7 @@ def _flipped(call: OperatorCall) -> str:
 
 def _whole_part(call: OperatorCall) -> str:
     """A part of a dimension, of which neither the whole nor the part can be split (topk)."""
-    names = labels(len(call.operands[0]))
-    before, after = names.copy(), names.copy()
-    axis = call.axis()
+    before, after, axis = labels(len(call.operands[0])), labels(len(call.operands[0])), call.axis()
     before[axis], after[axis] = "z!", "y!"
     return f"{''.join(before)}->{','.join([''.join(after)] * len(call.results))}"
 
@@ -90,8 +93,7 @@ def _part(call: OperatorCall) -> tuple[str, str]:
     start, step, axis = call.arguments.get("start") or 0, call.arguments.get("step") or 1, call.axis()
     assert isinstance(start, int)
     small, large = sorted((call.operands[0][axis], call.results[0][axis]))
-    outer = labels(len(call.operands[0]))
-    inner = outer.copy()
+    outer, inner = labels(len(call.operands[0])), labels(len(call.operands[0]))
     # a step, or a start that is counted from the end, is at no multiple
     is_equal = large % small == 0 and (start if step == 1 and start >= 0 else 1) % small == 0
     outer[axis], inner[axis] = ("(z!y)", "y") if is_equal else ("z!", "y!")
@@ -190,10 +192,9 @@ def _made(call: OperatorCall) -> str:
     return f"->{','.join(''.join(labels(len(shape))) for shape in call.results)}"
 
 
-def _pointwise(call: OperatorCall) -> str:
-    """Aligned from the right, dimensions of size 1 repeated: for operators that PyTorch does not mark so."""
-    rank = len(call.results[0])
-    names = labels(rank)
+def pointwise(call: OperatorCall) -> str:
+    """Return the words of a pointwise operator: aligned from the right, dimensions of size 1 repeated."""
+    names = labels(rank := len(call.results[0]))
     words = []
     for shape in call.operands:
         sides = zip(names[rank - len(shape) :], shape, call.results[0][rank - len(shape) :], strict=True)
@@ -222,10 +223,9 @@ def _indexed(call: OperatorCall) -> str:
 
 def _along_axis(call: OperatorCall) -> tuple[str, str]:
     """Words of a tensor that is read or written along one axis by index, and of what that is."""
-    names = labels(len(call.operands[0]))
-    axis, other = call.axis(), names.copy()
-    names[axis], other[axis] = "z", "y"
-    return "".join(names), "".join(other)
+    one, other, axis = labels(len(call.operands[0])), labels(len(call.operands[0])), call.axis()
+    one[axis], other[axis] = "z", "y"
+    return "".join(one), "".join(other)
 
 
 def _selected(call: OperatorCall) -> str:
@@ -323,7 +323,7 @@ RULES: tuple[OperatorRule, ...] = (
     OperatorRule("aten.index_select.default", OperatorKind.GATHER, _selected),
     OperatorRule("aten.index_put.default", OperatorKind.SCATTER, _put),
     OperatorRule("aten.index_add.default", OperatorKind.SCATTER, _put_along),
-    OperatorRule("aten.floor_divide.default", OperatorKind.ELEMENTWISE, _pointwise),
+    OperatorRule("aten.floor_divide.default", OperatorKind.ELEMENTWISE, pointwise),
     OperatorRule("aten.split.Tensor", OperatorKind.GATHER, _split),
     OperatorRule("aten.split_with_sizes.default", OperatorKind.GATHER, _split),
     OperatorRule("aten.cat.default", OperatorKind.SCATTER, _cat),
@@ -363,3 +363,95 @@ RULES: tuple[OperatorRule, ...] = (
         )
     ),
 )
+
+
+Sets = tuple[tuple[str, ...], ...]
+
+LINEAR: Mapping[str, Sets] = MappingProxyType(
+    {
+        **dict.fromkeys(("aten.add.Tensor", "aten.sub.Tensor", "aten.rsub.Tensor"), (("self", "other"),)),
+        "aten.mul.Tensor": (("self",), ("other",)),
+        **dict.fromkeys(
+            (
+                "aten.mul.Scalar",
+                "aten.div.Tensor",
+                "aten.div.Scalar",
+                "aten.neg.default",
+                "aten._conj.default",
+                "aten.sum.default",
+                "aten.sum.dim_IntList",
+                "aten.cumsum.default",
+                "aten.flip.default",
+                "aten.tril.default",
+                "aten.triu.default",
+                "aten.slice.Tensor",
+                "aten.select.int",
+                "aten.unbind.int",
+                "aten.split.Tensor",
+                "aten.split_with_sizes.default",
+                "aten.view_as_complex.default",
+                "aten.view_as_real.default",
+                "aten.index.Tensor",
+                "aten.index_select.default",
+                "aten.gather.default",
+            ),
+            (("self",),),
+        ),
+        "aten.where.self": (("self", "other"),),
+        "aten.mm.default": (("self",), ("mat2",)),
+        "aten.bmm.default": (("self",), ("mat2",)),
+        "aten.mv.default": (("self",), ("vec",)),
+        "aten.dot.default": (("self",), ("tensor",)),
+        "aten.cat.default": (("tensors",),),
+        "aten.stack.default": (("tensors",),),
+        "aten.embedding.default": (("weight",),),
+        "aten.index_put.default": (("self", "values"),),
+        "aten.index_add.default": (("self", "source"),),
+        "aten.scatter.src": (("self", "src"),),
+        "aten.scatter_add.default": (("self", "src"),),
+        **dict.fromkeys(
+            (
+                "aten.embedding_dense_backward.default",
+                "aten.slice_backward.default",
+                "aten.select_backward.default",
+                "aten.silu_backward.default",
+                "aten.gelu_backward.default",
+                "aten.tanh_backward.default",
+                "aten.sigmoid_backward.default",
+                "aten.threshold_backward.default",
+                "aten._softmax_backward_data.default",
+                "aten._log_softmax_backward_data.default",
+            ),
+            (("grad_output",),),
+        ),
+        "aten._scaled_dot_product_flash_attention_for_cpu_backward.default": (("grad_out",),),
+    }
+)
+"""Sets of arguments by operator; of one that is not here, none are known."""
+
+
+def linear_sets(call: OperatorCall, given: Sets = ()) -> tuple[tuple[int, ...], ...]:
+    """Sets of a call's operands, by place, in which it is linear.
+
+    Parameters
+    ----------
+    call : OperatorCall
+    given : tuple of tuples of str
+        Sets of an operator that the table lacks.
+
+    Examples
+    --------
+    >>> shapes = ((4, 6), (4, 6))
+    >>> linear_sets(OperatorCall("aten.add.Tensor", {}, shapes, shapes[:1], ("self", "other")))
+    ((0, 1),)
+    >>> linear_sets(OperatorCall("aten.add.Tensor", {"other": 1}, shapes[:1], shapes[:1], ("self",)))
+    ()
+    """
+    if call.operator == "aten._to_copy.default":  # between floats, for all that matters here
+        is_float = "float" in str(call.arguments.get("dtype") or "float")
+        return ((0,),) if is_float else ()
+    return tuple(
+        tuple(at for at, name in enumerate(call.names) if name in names)
+        for names in given or LINEAR.get(call.operator, ())
+        if set(names) <= set(call.names)
+    )

@@ -1,4 +1,4 @@
-"""Views: operators that only tell how a tensor is seen, and broadcasting."""
+"""Views: operators that only tell how a tensor is seen."""
 
 from __future__ import annotations
 
@@ -6,25 +6,8 @@ from collections.abc import Callable
 
 from treadle.parallelism.capture.call import OperatorCall
 from treadle.parallelism.capture.drafting import Drafting, Seen
-from treadle.parallelism.capture.specification import Specification, Word
 
 View = Callable[[Drafting, Seen, OperatorCall], Seen]
-
-
-def broadcast(call: OperatorCall) -> Specification:
-    """Roles of a pointwise operator: dimensions are aligned from the right; those of size 1 are repeated."""
-    (shape,) = set(call.results)
-    words = []
-    for operand in call.operands:
-        shift = len(shape) - len(operand)
-        words.append(
-            tuple(
-                () if size == 1 and shape[shift + place] != 1 else (f"{shift + place}",)
-                for place, size in enumerate(operand)
-            )
-        )
-    result: Word = tuple((f"{place}",) for place in range(len(shape)))
-    return Specification(tuple(words), (result,) * len(call.results), frozenset())
 
 
 def _reshaped(draft: Drafting, seen: Seen, call: OperatorCall) -> Seen:

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from heapq import heapify, heappop, heappush
+from graphlib import CycleError, TopologicalSorter
+from heapq import heappop, heappush
 from math import prod
 
 from treadle.parallelism.evaluation.legality import operator_faults, role_fault
@@ -106,12 +107,9 @@ class PartRun:
         forward, backward = ([number for number, one in own if one is phase] for phase in Phase)
         return {Phase.FORWARD: tuple(forward), Phase.BACKWARD: (*again, *backward)}
 
-    def runs_in(self, node: int, phase: Phase) -> bool:
-        """Whether an operator runs in a phase."""
-        return node in self._running_sets[phase]
-
     @cached_property
-    def _running_sets(self) -> dict[Phase, frozenset[int]]:
+    def running_sets(self) -> dict[Phase, frozenset[int]]:
+        """The same, in no order."""
         return {phase: frozenset(nodes) for phase, nodes in self.running.items()}
 
     def stored(self, tensor: TensorRef) -> Sharding:
@@ -187,12 +185,9 @@ class PartRun:
     def chunk_role(self, number: int) -> Index | None:
         """The role of which an operator's loop does one chunk at a time."""
         chunk, node = self.operator(number).chunk, self.graph.nodes[number]
-        if chunk is None:
-            return None
-        roles = (*node.read, *node.made)
-        return next(
-            (role for role in roles if self.graph.letter(role) + "'" * role.prime == chunk.letter), None
-        )
+        roles = (*node.read, *node.made) if chunk is not None else ()
+        names = {self.graph.letter(role) + "'" * role.prime: role for role in reversed(roles)}
+        return None if chunk is None else names.get(chunk.letter)
 
     def in_one_loop(self, first: int, second: int) -> bool:
         """Whether two operators run in one loop, where they run in one phase."""
@@ -226,13 +221,8 @@ class PartRun:
     def _chunks(self, tensor: TensorRef, phase: Phase, one: Reading) -> tuple[int | None, int]:
         """The factor of which a reader takes chunks as its loop makes them, and how many."""
         chunk = None if one.node < 0 else self.operator(one.node).chunk
-        if (
-            chunk is None
-            or not self.runs_in(tensor.node, phase)
-            or not self.in_one_loop(tensor.node, one.node)
-        ):
-            return _WHOLE
-        return _WHOLE if one.factor is None else (one.factor, chunk.n_chunks)
+        makes = tensor.node in self.running_sets[phase] and self.in_one_loop(tensor.node, one.node)
+        return _WHOLE if chunk is None or one.factor is None or not makes else (one.factor, chunk.n_chunks)
 
     def shape(self, passing: Passing) -> tuple[int, ...]:
         """Elements of each factor of what is moved at a time."""
@@ -254,28 +244,26 @@ class PartRun:
         order = {number: at for at, number in enumerate(self.running[phase])}
         units = [RunUnit(tuple(some), self.operator(some[0]).chunk) for some in groups.values()]
         unit_of = {number: at for at, unit in enumerate(units) for number in unit.nodes}
-        due, waiting = [], list[set[int]]()
-        after: list[list[int]] = [[] for _ in units]
+        due, sorter = [], TopologicalSorter[int]()
         for at, unit in enumerate(units):
             # a loop of the backward pass runs when its first operator of that phase is due
             own = [number for number in unit.nodes if nodes[number].phase is phase]
             due.append(min(order[number] for number in own or unit.nodes))
             read = [operand.tensor.node for number in unit.nodes for operand in nodes[number].operands]
-            waiting.append({unit_of[number] for number in read if number in unit_of} - {at})
-            for before in waiting[at]:
-                after[before].append(at)
-        ready, done = [(due[at], at) for at, some in enumerate(waiting) if not some], list[RunUnit]()
-        heapify(ready)
-        while ready:
+            sorter.add(at, *{unit_of[number] for number in read if number in unit_of} - {at})
+        try:
+            sorter.prepare()
+        except CycleError as error:
+            stuck = min(at for at in error.args[1] if units[at].chunk)
+            name = nodes[units[stuck].nodes[0]].name
+            return Refusal("its loop waits for operators that wait for the loop", name)
+        ready, done = list[tuple[int, int]](), list[RunUnit]()
+        while sorter.is_active():
+            for at in sorter.get_ready():
+                heappush(ready, (due[at], at))
             _, at = heappop(ready)
             done.append(units[at])
-            for later in after[at]:
-                waiting[later].remove(at)
-                if not waiting[later]:
-                    heappush(ready, (due[later], later))
-        if len(done) < len(units):
-            stuck = next(unit for unit, some in zip(units, waiting, strict=True) if some and unit.chunk)
-            return Refusal("its loop waits for operators that wait for the loop", nodes[stuck.nodes[0]].name)
+            sorter.done(at)
         return tuple(done)
 
     def faults(self) -> Iterator[Refusal]:
@@ -319,7 +307,7 @@ class PartRun:
                 yield Refusal(f"{plan.chunk.n_chunks} chunks of {rest} elements at a rank", node.name)
                 return
         for phase in Phase:
-            for other in self.running[phase] if self.runs_in(number, phase) else ():
+            for other in self.running[phase] if number in self.running_sets[phase] else ():
                 yield from self._link_faults(number, other, role)
 
     def _link_faults(self, number: int, other: int, role: Index) -> Iterator[Refusal]:

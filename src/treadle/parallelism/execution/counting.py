@@ -1,4 +1,4 @@
-"""Collectives as they are called: kind, ranks and bytes, whatever the backend.
+"""What is counted of a rank: its collectives (kind, ranks, bytes; any backend), and the bytes that it holds.
 
 Functional collectives and, on PyTorch's own groups, those of torch.distributed reach the dispatcher. A
 group that is written in Python, as that of the backend ``treadle``, is called by torch.distributed directly
@@ -9,11 +9,15 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from treadle.schedules.collective import CollectiveKind
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
 
 _GATHER, _SCATTER = CollectiveKind.ALLGATHER, CollectiveKind.REDUCE_SCATTER
 _REDUCE, _EXCHANGE = CollectiveKind.ALLREDUCE, CollectiveKind.ALLTOALL
@@ -72,28 +76,52 @@ def counted() -> Iterator[Counter[CountedCollective]]:
     from torch.distributed.distributed_c10d import _world
     from torch.utils._python_dispatch import TorchDispatchMode
 
-    python_groups = tuple({type(group) for group in _world.pg_map} - {ProcessGroup})
     seen: Counter[CountedCollective] = Counter()
     inside = threading.local()
+
+    @contextmanager
+    def deeper() -> Iterator[int]:
+        """Collectives within one are not counted; how many there are around this one."""
+        outer = getattr(inside, "depth", 0)
+        inside.depth = outer + 1
+        try:
+            yield outer
+        finally:
+            inside.depth = outer
 
     class Watching(TorchDispatchMode):  # type: ignore[misc]
         def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             kind = None
             if function.namespace in ("c10d", "_c10d_functional", "_c10d_functional_autograd"):
                 kind = _WORDS.get(function._schema.name.partition("::")[2])
-            inside.depth = getattr(inside, "depth", 0) + (kind is not None)
-            try:
+            if kind is None:
+                return function(*args, **(kwargs or {}))
+            with deeper():
                 made = function(*args, **(kwargs or {}))
-            finally:
-                inside.depth -= kind is not None
-            if kind is not None:
-                given = [*args, *(kwargs or {}).values()]
-                size = max(_sizes((given, made)), default=0)
-                seen[CountedCollective(kind, ranks_of(_group_of(given)), size)] += 1
+            given = [*args, *(kwargs or {}).values()]
+            size = max(_sizes((given, made)), default=0)
+            seen[CountedCollective(kind, ranks_of(_group_of(given)), size)] += 1
             return made
 
-    with _methods_watched(python_groups, seen, inside), Watching():
-        yield seen
+    def watched(method: Callable[..., Any], kind: CollectiveKind) -> Callable[..., Any]:
+        def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+            with deeper() as outer:
+                made = method(self, *args, **kwargs)
+            if not outer:
+                size = max(_sizes([list(args), list(kwargs.values())]), default=0)
+                seen[CountedCollective(kind, ranks_of(self), size)] += 1
+            return made
+
+        return call
+
+    with ExitStack() as stack:
+        for python_group in {type(group) for group in _world.pg_map} - {ProcessGroup}:
+            for name, kind in _METHODS.items():
+                if (method := vars(python_group).get(name)) is not None:
+                    stack.callback(setattr, python_group, name, method)
+                    setattr(python_group, name, watched(method, kind))
+        with Watching():
+            yield seen
 
 
 def _group_of(arguments: list[Any]) -> Any:
@@ -124,29 +152,31 @@ def _sizes(value: Any) -> Iterator[int]:
                 yield from _sizes(one)
 
 
-@contextmanager
-def _methods_watched(
-    classes: tuple[type, ...], seen: Counter[CountedCollective], inside: threading.local
-) -> Iterator[None]:
-    def watched(method: Callable[..., Any], kind: CollectiveKind) -> Callable[..., Any]:
-        def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-            outer = getattr(inside, "depth", 0)
-            inside.depth = outer + 1
-            try:
-                made = method(self, *args, **kwargs)
-            finally:
-                inside.depth = outer
-            if not outer:
-                size = max(_sizes([list(args), list(kwargs.values())]), default=0)
-                seen[CountedCollective(kind, ranks_of(self), size)] += 1
-            return made
+class RankHoldings:
+    """Owners of tensors, and the fullest moment so far.
 
-        return call
+    Attributes
+    ----------
+    peak_bytes : int
+        Of all tensors that owners hold and an operator reads and makes; a storage counts once.
+    peak_at : str
+        The operator.
+    """
 
-    with ExitStack() as stack:
-        for one in classes:
-            for name, kind in _METHODS.items():
-                if name in vars(one):
-                    stack.callback(setattr, one, name, vars(one)[name])
-                    setattr(one, name, watched(vars(one)[name], kind))
-        yield
+    def __init__(self) -> None:
+        self._owners: dict[object, Callable[[], Iterable[Tensor]]] = {}
+        self.peak_bytes, self.peak_at = 0, ""
+
+    def add(self, owner: object, held: Callable[[], Iterable[Tensor]]) -> None:
+        """Count what ``held`` tells from now on."""
+        self._owners[owner] = held
+
+    def measure(self, moment: str, beside: Sequence[Tensor]) -> None:
+        """Count what is held now, and these."""
+        storages = {}
+        for tensor in (*beside, *(one for held in self._owners.values() for one in held())):
+            storage = tensor.untyped_storage()
+            storages[storage.data_ptr()] = storage.nbytes()
+        total = sum(storages.values())
+        if total > self.peak_bytes:
+            self.peak_bytes, self.peak_at = total, moment

@@ -12,7 +12,14 @@ import numpy as np
 from treadle.brief import brief
 from treadle.errors import MissingDependencyError, ScheduleError, TreadleError
 from treadle.parallelism.execution.local_operators import LocalOperator
-from treadle.parallelism.execution.rank_step import RankTask, ReadTensor, find_routes, run_step
+from treadle.parallelism.execution.rank_step import (
+    RankTask,
+    ReadTensor,
+    Routes,
+    find_routes,
+    routes_of,
+    run_step,
+)
 from treadle.parallelism.execution.ranks import apart, fork_ranks
 from treadle.parallelism.execution.reference import RunValues, reference_step
 from treadle.parallelism.execution.run_comparison import (
@@ -23,7 +30,6 @@ from treadle.parallelism.execution.run_comparison import (
 )
 from treadle.parallelism.execution.run_order import units_of
 from treadle.parallelism.execution.tensor_blocks import BlockPlace
-from treadle.parallelism.execution.transition_routes import Routes
 from treadle.parallelism.graph.compute_graph import OperatorKind, Phase
 from treadle.parallelism.graph.model_graph import ModelPart
 from treadle.parallelism.plan.fit import check_fit
@@ -136,13 +142,12 @@ def _check_sources(part: ModelPart, plan: PartPlan, phase: Phase) -> None:
     """What operators of a phase read must be made in it, stored or saved."""
     graph = part.graph
     numbers = [number for unit in units_of(graph, plan, phase) for number in unit.numbers]
-    for number in numbers:
-        for operand in graph.nodes[number].operands:
-            tensor = operand.tensor
+    for node in (graph.nodes[number] for number in numbers):
+        for tensor in (operand.tensor for operand in node.operands):
             is_there = tensor.node in numbers or graph.nodes[tensor.node].kind is OperatorKind.PLACEHOLDER
             if not is_there and plan.saved(graph.spelled(tensor)) is None:
                 raise ScheduleError(
-                    f"plan of {part.name}: {graph.nodes[number].name} reads {graph.spelled(tensor)} in the "
+                    f"plan of {part.name}: {node.name} reads {graph.spelled(tensor)} in the "
                     f"{phase.value} pass, where it is neither saved nor recomputed"
                 )
 
@@ -153,7 +158,7 @@ def _run_tasks(tasks: list[RankTask], backend: str, seed: int, timeout_s: float)
     torch.set_num_threads(1)
     expected = [reference_step(task.model, task.makes, seed=seed) for task in tasks]
     runs = [
-        (task, values, Routes(task.plan.mesh, task.costs))
+        (task, values, routes_of(task.plan.mesh, task.costs))
         for task, values in zip(tasks, expected, strict=True)
     ]
     with torch.no_grad():
@@ -161,19 +166,16 @@ def _run_tasks(tasks: list[RankTask], backend: str, seed: int, timeout_s: float)
             find_routes(*run)
     work = partial(_rank_runs, runs)
     by_rank = fork_ranks(tasks[0].plan.mesh.n_ranks, backend, work, timeout_s=timeout_s)
-    by_task = zip(tasks, expected, zip(*by_rank, strict=True), strict=True)
-    return [_execution(task, backend, values, list(found)) for task, values, found in by_task]
-
-
-def _execution(
-    task: RankTask, backend: str, expected: list[RunValues], found: list[ReadTensor]
-) -> RankExecutions:
-    errors = errors_of(task.model, task.plan.mesh, expected, found)
-    collectives = common_collectives(found, task.plan.mesh)
-    peak, at = max(one.holdings for one in found)
-    stored = max(one.parameter_bytes for one in found)
-    precision = precision_of(expected)
-    return RankExecutions(backend, len(found), errors, collectives, peak, at, stored, precision)
+    executions = []
+    for task, values, found in zip(tasks, expected, zip(*by_rank, strict=True), strict=True):
+        errors = errors_of(task.model, task.plan.mesh, values, found)
+        collectives = common_collectives(found, task.plan.mesh)
+        peak, at = max(one.holdings for one in found)
+        stored, precision = max(one.parameter_bytes for one in found), precision_of(values)
+        executions.append(
+            RankExecutions(backend, len(found), errors, collectives, peak, at, stored, precision)
+        )
+    return executions
 
 
 def _rank_runs(runs: list[tuple[RankTask, list[RunValues], Routes]], rank: int) -> list[ReadTensor]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from treadle.errors import ScheduleError
-from treadle.parallelism.execution.holdings import RankHoldings
+from treadle.parallelism.execution.counting import RankHoldings
 from treadle.parallelism.execution.local_operators import LocalOperator
 from treadle.parallelism.execution.run_order import OrderedUnit, units_of
 from treadle.parallelism.execution.tensor_blocks import BlockPlace, block
@@ -79,11 +81,11 @@ class PartExecution:
         self._shared: dict[tuple[TensorRef, Phase], Local] = {}
         self._wanted: dict[TensorRef, Operand] = {}
         self._finished: dict[TensorRef, Local] = {}
-        holdings.add(self, lambda: [one.value for one in self._held()])
+        holdings.add(self, self._held)
 
-    def _held(self) -> list[Local]:
-        tables = (self.stored, self.sources, self.kept)
-        return [*(one for table in tables for one in table.values()), *self._shared.values()]
+    def _held(self) -> list[Tensor]:
+        tables = (self.stored.values(), self.sources.values(), self.kept.values(), self._shared.values())
+        return [one.value for one in chain.from_iterable(tables)]
 
     def stored_state(self, number: int) -> Sharding:
         """The state of a placeholder."""
@@ -112,7 +114,8 @@ class PartExecution:
                 target = boundary_state(self.part, operand.tensor, self.boundary.activation)
                 local = self._to(operand.tensor, local, target)
             found.append(self._seen(operand, local))
-        self._clear()
+        self.sources.clear()
+        self._shared.clear()
         return found
 
     def backward(self) -> dict[TensorRef, Local]:
@@ -128,7 +131,8 @@ class PartExecution:
         for owner in self._wanted:
             self._finish(owner)
         found = dict(self._finished)
-        self._clear()
+        self.sources.clear()
+        self._shared.clear()
         self.kept.clear()
         nodes = self.graph.nodes
         self.stored = {t: v for t, v in self.stored.items() if nodes[t.node].source is Source.PARAMETER}
@@ -188,10 +192,6 @@ class PartExecution:
         operands = self.graph.nodes[-1].operands
         return list(operands[: len(operands) - len(self.graph.gradients)])
 
-    def _clear(self) -> None:
-        self.sources.clear()
-        self._shared.clear()
-
     def _run(self, phase: Phase, outputs: Sequence[TensorRef]) -> None:
         units = units_of(self.graph, self.plan, phase)
         self.left = dict.fromkeys(outputs, 1)
@@ -203,7 +203,7 @@ class PartExecution:
             if unit.chunk is None:
                 self._one(unit.numbers[0], phase)
             else:
-                run_loop(self, unit, phase)
+                _Loop(self, unit, phase).run_all()
             for number in unit.numbers:
                 for operand in self.graph.nodes[number].operands:
                     self._used(operand.tensor)
@@ -284,21 +284,15 @@ class PartExecution:
         return self.ordered(operand, local.value)
 
 
-def run_loop(run: PartExecution, unit: OrderedUnit, phase: Phase) -> None:
-    """Run a loop of a part: what enters is taken whole, results without the letter are summed.
+class _Loop:
+    """A loop of a part: what enters is taken whole, results without the letter are summed.
 
     Raises
     ------
     ScheduleError
         If operators of the loop cut its letter differently, or read what only its end brings.
     """
-    loop = _Loop(run, unit, phase)
-    for chunk in range(loop.count):
-        loop.go_round(chunk)
-    loop.leave()
 
-
-class _Loop:
     def __init__(self, run: PartExecution, unit: OrderedUnit, phase: Phase) -> None:
         assert unit.chunk is not None
         self.count = unit.chunk.n_chunks
@@ -320,6 +314,19 @@ class _Loop:
                     state = run.plan.operators[node.name].inputs[at]
                     self.entering[number, at] = run.taken(operand, state, phase)
         self.gathered: dict[TensorRef, list[Tensor]] = {t: [] for t in _leaving(run, inside, phase)}
+
+    def run_all(self) -> None:
+        """Run it, and hand on what is read after it."""
+        import torch
+
+        for chunk in range(self.count):
+            self.go_round(chunk)
+        graph = self.run.graph
+        for tensor, parts in self.gathered.items():
+            roles, role = factors(graph.result(tensor).roles), self.roles[tensor.node]
+            value = torch.cat(parts, roles.index(role)) if role in roles else parts[0]
+            state = self.run.plan.operators[graph.nodes[tensor.node].name].outputs[tensor.slot]
+            self.run.make(tensor, Local(value, state), self.phase)
 
     def go_round(self, chunk: int) -> None:
         """All operators on one chunk."""
@@ -362,28 +369,15 @@ class _Loop:
         return run.ordered(operand, run.moved(tensor, tuple(shape), made[tensor], state).value)
 
     def _gather(self, tensor: TensorRef, value: Tensor) -> None:
-        if tensor not in self.gathered:
-            return
-        parts = self.gathered[tensor]
-        if not self._is_sum(tensor) or not parts:
+        parts = self.gathered.get(tensor)
+        if parts and self._is_sum(tensor):
+            parts[0] = parts[0] if parts[0] is value else parts[0] + value
+        elif parts is not None:
             parts.append(value)
-        elif parts[0] is not value:
-            parts[0] = parts[0] + value
 
     def _is_sum(self, tensor: TensorRef) -> bool:
         """Whether what chunks give of a result adds up to it."""
         return self.roles[tensor.node] not in factors(self.run.graph.result(tensor).roles)
-
-    def leave(self) -> None:
-        """Hand on what is read after the loop."""
-        import torch
-
-        graph = self.run.graph
-        for tensor, parts in self.gathered.items():
-            roles, role = factors(graph.result(tensor).roles), self.roles[tensor.node]
-            value = torch.cat(parts, roles.index(role)) if role in roles else parts[0]
-            state = self.run.plan.operators[graph.nodes[tensor.node].name].outputs[tensor.slot]
-            self.run.make(tensor, Local(value, state), self.phase)
 
 
 def _operator(run: PartExecution, number: int, role: Index, count: int) -> LocalOperator:
@@ -401,19 +395,17 @@ def _operator(run: PartExecution, number: int, role: Index, count: int) -> Local
 def _leaving(run: PartExecution, inside: set[int], phase: Phase) -> list[TensorRef]:
     """Results that are read after the loop, or kept."""
     found = []
-    for number in sorted(inside):
-        for tensor in run.graph.results(number):
-            within = sum(o.tensor == tensor for n in inside for o in run.graph.nodes[n].operands)
-            is_kept = phase is Phase.FORWARD and run.plan.saved(run.graph.spelled(tensor)) is not None
-            if run.left.get(tensor, 0) > within or is_kept:
-                found.append(tensor)
+    read = Counter(operand.tensor for n in inside for operand in run.graph.nodes[n].operands)
+    for tensor in (tensor for number in sorted(inside) for tensor in run.graph.results(number)):
+        is_kept = phase is Phase.FORWARD and run.plan.saved(run.graph.spelled(tensor)) is not None
+        if run.left.get(tensor, 0) > read[tensor] or is_kept:
+            found.append(tensor)
     return found
 
 
 def _narrowed(value: Tensor, roles: Dims, role: Index, chunk: int, count: int) -> Tensor:
     """The chunk of an operand, which has a dimension for each factor."""
-    flat = factors(roles)
-    if role not in flat:
+    if role not in (flat := factors(roles)):
         return value
     at = flat.index(role)
     size = value.shape[at] // count

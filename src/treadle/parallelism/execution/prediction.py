@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from math import prod
+from operator import itemgetter
+from zlib import crc32
 
 from treadle.brief import brief
 from treadle.parallelism.evaluation.evaluation import evaluate
@@ -15,6 +15,8 @@ from treadle.parallelism.execution.rank_step import RankTask
 from treadle.parallelism.execution.run_comparison import CollectiveKey
 from treadle.parallelism.plan.fit import stored_inputs
 from treadle.refusal import Refusal
+from treadle.schedules.collective import CollectiveKind
+from treadle.training.costs import DerivedCosts, Seconds
 
 LARGEST_ERROR = 1e-6
 """Of outputs and gradients, over the largest number of each."""
@@ -60,27 +62,18 @@ def predicted(task: RankTask) -> Prediction:
     # rates decide nothing here: neither collectives nor memory hang on them
     numbers = DeviceNumbers(1.0, 1.0, stored_bytes=stored_bytes)
     found = evaluate(task.plan, task.model, task.costs, numbers)
-    collectives: Counter[CollectiveKey] = Counter()
-    for runs, movement in found.movements:
-        one = movement.collective
-        collectives[one.kind, one.axes, one.size_bytes] += runs * movement.count
-    given = _input_bytes(task)
-    held, peak = max(
-        ((one.n_bytes + given[one.part], one) for one in found.moments), key=lambda pair: pair[0]
-    )
-    return Prediction(dict(collectives), held, f"{peak.phase.value} {peak.part} {peak.node}")
+    held = _input_bytes(task)
+    n_bytes, peak = max(((one.n_bytes + held[one.part], one) for one in found.moments), key=itemgetter(0))
+    return Prediction(found.collectives, n_bytes, f"{peak.phase.value} {peak.part} {peak.node}")
 
 
 def _input_bytes(task: RankTask) -> dict[str, int]:
     """By part the inputs and buffers that a rank holds while its last layer runs; `evaluation` has none."""
     sizes, found, held = task.plan.sizes, dict[str, int](), 0
-    counts: Counter[str] = Counter()
-    for at in task.model.order:
-        part = task.model.parts[at]
-        states = task.plan.plan_of(part.name, counts[part.name]).inputs
-        counts[part.name] += 1
+    for part, run in task.model.runs():
+        states = task.plan.plan_of(part.name, run).inputs
         for name, tensor in stored_inputs(part).items():
-            held += part.graph.nbytes(tensor) // prod(sizes[axis] for axis in states[name].axes)
+            held += part.graph.nbytes(tensor) // states[name].n_shards(sizes)
         found[part.name] = held
     return found
 
@@ -96,10 +89,22 @@ def disagreements(execution: RankExecutions, prediction: Prediction) -> Iterator
     for name, error in execution.errors.items():
         if not error <= most:
             yield Refusal(f"off by {error:.1e} of its largest number; expected {most:.2g}", name)
-    keys = {**execution.collectives, **prediction.collectives}
-    for key in keys:
+    for key in {**execution.collectives, **prediction.collectives}:
         called, expected = execution.collectives.get(key, 0), prediction.collectives.get(key, 0)
         if called != expected:
             kind, axes, size = key
             where = f"{kind.value} of {size} bytes along {','.join(axes)}"
             yield Refusal(f"called {called} times; predicted {expected}", where)
+
+
+_LEAST = 1e-6
+"""Share of a collective's seconds by which those of other kinds and axes differ at most."""
+
+
+class UntiedCosts(DerivedCosts):
+    """Costs, each kind along each axes a little dearer than they are, by less than a millionth."""
+
+    def time_s(self, kind: CollectiveKind, axes: tuple[str, ...], size_bytes: int) -> Seconds:
+        """Seconds of a collective."""
+        more = _LEAST * crc32(f"{kind.value} {','.join(axes)}".encode()) / 2**32
+        return float(self.costs.time_s(kind, axes, size_bytes)) * (1 + more)

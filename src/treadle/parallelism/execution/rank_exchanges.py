@@ -47,17 +47,17 @@ class RankExchange:
             Of the whole tensor.
         steps : sequence of Step
         """
-        waiting = list(steps)
-        while waiting:
-            step = waiting.pop(0)
-            if isinstance(step.after, Mixed):
-                second = waiting.pop(0)
-                assert isinstance(step.before, Sharding)
-                assert isinstance(second.after, Sharding)
-                local = self._laid_anew(local, shape, step.axes, step.before, second.after)
+        left = iter(steps)
+        for step in left:
+            # after a step halfway comes one that ends there
+            is_halfway = isinstance(step.after, Mixed)
+            before, after = step.before, next(left).after if is_halfway else step.after
+            assert isinstance(before, Sharding)
+            assert isinstance(after, Sharding)
+            if is_halfway:
+                local = self._laid_anew(local, shape, step.axes, before, after)
             else:
-                assert isinstance(step.before, Sharding)
-                local = self._do(local, shape, step, step.before, step.after)
+                local = self._do(local, shape, step, before, after)
         return local
 
     def _block(self, sharding: Sharding, shape: Sequence[int], at: dict[str, int]) -> tuple[slice, ...]:

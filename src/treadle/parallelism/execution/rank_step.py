@@ -5,21 +5,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
-from treadle.parallelism.execution.counting import CountedCollective, counted
-from treadle.parallelism.execution.holdings import RankHoldings
+from treadle.parallelism.execution.counting import CountedCollective, RankHoldings, counted
 from treadle.parallelism.execution.part_execution import Local, Move, PartExecution, as_local
 from treadle.parallelism.execution.rank_exchanges import RankExchange
 from treadle.parallelism.execution.reference import Make, RunValues, numbers_of
 from treadle.parallelism.execution.tensor_blocks import BlockPlace
-from treadle.parallelism.execution.transition_routes import Routes
 from treadle.parallelism.graph.compute_graph import Source, TensorRef
 from treadle.parallelism.graph.model_graph import ModelGraph
 from treadle.parallelism.plan.fit import boundary_state
 from treadle.parallelism.plan.parallel_plan import ParallelPlan
 from treadle.parallelism.state.sharding import Sharding
-from treadle.parallelism.state.transitions import Step
+from treadle.parallelism.state.transitions import Step, Transitions
 from treadle.schedules.mesh import Mesh
 from treadle.training.costs import Costs
 
@@ -66,6 +65,26 @@ class ReadTensor:
     parameter_bytes: int
 
 
+Routes = Callable[[tuple[int, ...], int, Sharding, Sharding], tuple[Step, ...]]
+"""From (the whole tensor's shape, bytes of an element, state before, state after) to the cheapest steps."""
+
+
+def routes_of(mesh: Mesh, costs: Costs) -> Routes:
+    """Routes on a mesh, each found once for all ranks."""
+
+    @cache
+    def transitions(shape: tuple[int, ...], element_bytes: int) -> Transitions:
+        return Transitions(mesh, costs, shape, element_bytes)
+
+    @cache
+    def steps(
+        shape: tuple[int, ...], element_bytes: int, before: Sharding, after: Sharding
+    ) -> tuple[Step, ...]:
+        return transitions(shape, element_bytes).cheapest(before, after).steps
+
+    return steps
+
+
 def run_step(task: RankTask, expected: list[RunValues], rank: int, routes: Routes) -> ReadTensor:
     """Run a plan at one rank of a job.
 
@@ -78,7 +97,7 @@ def run_step(task: RankTask, expected: list[RunValues], rank: int, routes: Route
     routes : Routes
     """
     exchange = RankExchange(BlockPlace(task.plan.mesh, rank), _groups(task.plan.mesh, rank))
-    return _run(task, expected, exchange.place, _mover(routes, exchange.place, exchange.follow))
+    return _run(task, expected, exchange.place, routes, exchange.follow)
 
 
 def find_routes(task: RankTask, expected: list[RunValues], routes: Routes) -> None:
@@ -91,12 +110,16 @@ def find_routes(task: RankTask, expected: list[RunValues], routes: Routes) -> No
         return value.new_zeros(last.local_shape(tuple(shape), place.sizes))
 
     place = BlockPlace(task.plan.mesh, 0)
-    _run(task, expected, place, _mover(routes, place, nothing))
+    _run(task, expected, place, routes, nothing)
 
 
-def _mover(
-    routes: Routes, place: BlockPlace, follow: Callable[[Any, Sequence[int], Sequence[Step]], Any]
-) -> Move:
+def _run(
+    task: RankTask,
+    expected: list[RunValues],
+    place: BlockPlace,
+    routes: Routes,
+    follow: Callable[[Any, Sequence[int], Sequence[Step]], Any],
+) -> ReadTensor:
     def move(
         value: Any, shape: tuple[int, ...], element_bytes: int, before: Sharding, after: Sharding
     ) -> Any:
@@ -105,37 +128,31 @@ def _mover(
         states = [Sharding(tuple(one.dims[at] for at in places), one.partial) for one in (before, after)]
         long = tuple(shape[at] for at in places)
         value = value.reshape(states[0].local_shape(long, place.sizes))
-        value = follow(value, long, routes.steps(long, element_bytes, states[0], states[1]))
+        value = follow(value, long, routes(long, element_bytes, states[0], states[1]))
         return value.reshape(after.local_shape(shape, place.sizes))
 
-    return move
-
-
-def _run(task: RankTask, expected: list[RunValues], place: BlockPlace, move: Move) -> ReadTensor:
     holdings = RankHoldings()
     with counted() as collectives:
         runs, values = _all_forward(task, expected, place, move, holdings)
         flowing: Local | None = None
-        for number in reversed(range(len(runs))):
-            run = runs[number]
+        for number, run in reversed(list(enumerate(runs))):
             tangent = None if run.part.leaves is None else run.graph.tangents[run.part.leaves]
             if tangent is not None and flowing is not None:
                 run.stored[tangent] = _handed(flowing, run, tangent)
             gradients = run.backward()
             flowing = None if run.part.enters is None else gradients[run.part.enters]
             for owner, local in gradients.items():
-                if owner == run.part.enters and not run.graph.nodes[owner.node].path.isdigit():
-                    continue  # between parts of one module
                 node = run.graph.nodes[owner.node]
-                word = node.path if node.source is Source.PARAMETER else f"input {node.path}"
-                values[f"{number} {run.part.name}: {word}"] = local.state, numbers_of(local.value)
-    stored = [
+                if owner != run.part.enters or node.path.isdigit():  # else between parts of one module
+                    word = node.path if node.source is Source.PARAMETER else f"input {node.path}"
+                    values[f"{number} {run.part.name}: {word}"] = local.state, numbers_of(local.value)
+    stored_bytes = sum(
         local.value.numel() * local.value.element_size()
         for run in runs
         for tensor, local in run.stored.items()
         if run.graph.nodes[tensor.node].source is Source.PARAMETER
-    ]
-    return ReadTensor(values, collectives, (holdings.peak_bytes, holdings.peak_at), sum(stored))
+    )
+    return ReadTensor(values, collectives, (holdings.peak_bytes, holdings.peak_at), stored_bytes)
 
 
 def _all_forward(
@@ -144,14 +161,10 @@ def _all_forward(
     """The forward pass of all parts; their outputs by name."""
     values: dict[str, tuple[Sharding, Any]] = {}
     runs: list[PartExecution] = []
-    counts: Counter[str] = Counter()
     tied = {tie.second: tie.first for tie in task.model.ties}
     kept: dict[tuple[str, str], Local] = {}
     flowing: Local | None = None
-    for number, at in enumerate(task.model.order):
-        part = task.model.parts[at]
-        nth = counts[part.name]
-        counts[part.name] += 1
+    for number, (part, nth) in enumerate(task.model.runs()):
         plan, boundary = task.plan.plan_of(part.name, nth), task.plan.boundary_of(part.name, nth)
         run = PartExecution(part, plan, boundary, place=place, move=move, holdings=holdings)
         runs.append(run)
@@ -160,13 +173,12 @@ def _all_forward(
             if tensor == part.enters and flowing is not None:
                 continue
             state, shape = run.stored_state(node), part.graph.factor_sizes(tensor)
-            if (owner := tied.get((part.name, part.graph.nodes[node].path))) is not None:
-                first = kept[owner]  # stored once
+            key = part.name, part.graph.nodes[node].path
+            if (owner := tied.get(key)) is not None:  # stored once, as the first
                 local_shape = state.local_shape(shape, place.sizes)
-                run.stored[tensor] = Local(first.value.view(local_shape), state)
+                run.stored[tensor] = Local(kept[owner].value.view(local_shape), state)
             else:
-                run.stored[tensor] = as_local(whole, state, shape, place)
-                kept[part.name, part.graph.nodes[node].path] = run.stored[tensor]
+                run.stored[tensor] = kept[key] = as_local(whole, state, shape, place)
         if part.enters is not None and flowing is not None:
             run.stored[part.enters] = _handed(flowing, run, part.enters)
         outputs, flowing = run.forward(), None

@@ -15,6 +15,7 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable, Sequence
+from functools import partial
 from importlib import import_module
 from multiprocessing.connection import Connection, wait
 from multiprocessing.reduction import ForkingPickler
@@ -73,21 +74,27 @@ def _received(pipe: Connection, timeout_s: float) -> Any:
 
 
 def _answer(
-    pipe: Connection, parent: int, function: Callable[..., object], arguments: Sequence[object]
+    pipe: Connection,
+    parent: int,
+    function: Callable[..., object],
+    arguments: Sequence[object],
+    *,
+    is_rank: bool = False,
 ) -> None:
-    os.setsid()
+    if not is_rank:
+        os.setsid()
     _end_with(parent)
-    pipe.send(_outcome(function, arguments))
-    pipe.close()
-
-
-def _outcome(function: Callable[..., object], arguments: Sequence[object]) -> tuple[bool, object]:
+    outcome: tuple[bool, object]
     try:
-        return True, function(*arguments)
+        outcome = True, function(*arguments)
     except TreadleError as error:
-        return False, str(error)
+        outcome = False, str(error)
     except Exception:
-        return False, f"execution: {traceback.format_exc(limit=-3)}"
+        outcome = False, f"execution: {traceback.format_exc(limit=-3)}"
+    pipe.send(outcome)
+    pipe.close()
+    if is_rank:
+        os._exit(0)  # nothing of the parent's is cleaned up here
 
 
 def _end_with(parent: int) -> None:
@@ -122,7 +129,8 @@ def fork_ranks(
         for rank in range(n_ranks):
             ours, theirs = context.Pipe(duplex=False)
             arguments = (theirs, os.getpid(), _one_rank, (rank, n_ranks, backend, f"{folder}/store", work))
-            processes.append(context.Process(target=_rank_answers, args=arguments, daemon=True))
+            work_of_rank = partial(_answer, is_rank=True)
+            processes.append(context.Process(target=work_of_rank, args=arguments, daemon=True))
             processes[-1].start()
             theirs.close()
             pipes.append(ours)
@@ -145,15 +153,6 @@ def _gathered(pipes: Sequence[Connection], deadline: float) -> list[Any]:
             assert isinstance(pipe, Connection)
             found[pipes.index(pipe)] = _received(pipe, 0)
     return [found[rank] for rank in range(len(pipes))]
-
-
-def _rank_answers(
-    pipe: Connection, parent: int, function: Callable[..., object], arguments: Sequence[object]
-) -> None:
-    _end_with(parent)
-    pipe.send(_outcome(function, arguments))
-    pipe.close()
-    os._exit(0)  # nothing of the parent's is cleaned up here
 
 
 def _one_rank(rank: int, n_ranks: int, backend: str, store: str, work: Callable[[int], object]) -> object:

@@ -58,49 +58,44 @@ def reference_step(model: ModelGraph, makes: Make | Mapping[str, Make], *, seed:
     if not isinstance(makes, Mapping):
         return _whole_step(model, makes, seed)
     runs: list[RunValues] = []
-    owned: list[dict[int, Any]] = []
+    parts = [part for part, _ in model.runs()]
     shared = {tie.second: tie.first for tie in model.ties}
     by_name: dict[tuple[str, str], Any] = {}
     flowing: Any = None
     all_outputs, all_tangents = [], []
     generator = torch.Generator().manual_seed(seed + 1)
-    for number, part in enumerate(model.parts[at] for at in model.order):
+    for number, part in enumerate(parts):
         torch.manual_seed(seed + 1000 * number)
         module, arguments = makes[part.name]()
-        values, leaves = _placeholders(part, module, arguments)
-        for key, first in shared.items():
-            if key[0] == part.name:
-                owner, _, name = key[1].rpartition(".")
-                setattr(module.get_submodule(owner), name, by_name[first])
-                values[part.parameters[key[1]].node] = leaves[part.parameters[key[1]].node] = by_name[first]
+        values = _placeholders(part, module, arguments)
+        for (name, path), first in shared.items():
+            if name == part.name:
+                owner, _, own = path.rpartition(".")
+                setattr(module.get_submodule(owner), own, by_name[first])
+                values[part.parameters[path].node] = by_name[first]
         by_name.update({(part.name, path): values[tensor.node] for path, tensor in part.parameters.items()})
         if part.enters is not None and flowing is not None:
             at = int(part.graph.nodes[part.enters.node].path)
             arguments = (*arguments[:at], flowing, *arguments[at + 1 :])
             values[part.enters.node] = flowing
-            leaves[part.enters.node] = flowing
-            flowing.retain_grad()
-        made = module(*arguments)
-        outputs = [one for one in _flat(made) if isinstance(one, torch.Tensor)]
-        run = RunValues(part.name, values, outputs)
-        forward = [o.tensor for o in part.graph.nodes[-1].operands][: len(outputs)]
+        outputs = [one for one in _flat(module(*arguments)) if isinstance(one, torch.Tensor)]
+        runs.append(RunValues(part.name, values, outputs))
+        forward = [operand.tensor for operand in part.graph.nodes[-1].operands][: len(outputs)]
         if len(forward) < len(outputs):
             raise TreadleError(f"execution: {part.name} gives other outputs than it was captured with")
         flowing = None
         for tensor, output in zip(forward, outputs, strict=True):
-            if tensor == part.leaves and number + 1 < len(model.order):
+            if tensor == part.leaves and number + 1 < len(parts):
                 flowing = output
                 flowing.retain_grad()
             elif tensor in part.graph.tangents:
                 tangent = torch.randn(output.shape, dtype=output.dtype, generator=generator)
-                run.placeholders[part.graph.tangents[tensor].node] = tangent
+                values[part.graph.tangents[tensor].node] = tangent
                 all_outputs.append(output)
                 all_tangents.append(tangent)
-        runs.append(run)
-        owned.append(leaves)
     torch.autograd.backward(all_outputs, all_tangents)
-    for run, leaves in zip(runs, owned, strict=True):
-        run.gradients = {node: leaf.grad.detach() for node, leaf in leaves.items() if leaf.grad is not None}
+    for run, part in zip(runs, parts, strict=True):
+        run.gradients = _gradients(part, run.placeholders)
         run.placeholders = {node: value.detach() for node, value in run.placeholders.items()}
         run.outputs = [output.detach() for output in run.outputs]
     return runs
@@ -112,20 +107,15 @@ def _whole_step(model: ModelGraph, make: Make, seed: int) -> list[RunValues]:
 
     torch.manual_seed(seed)
     module, arguments = make()
-    outputs = [
-        one for one in _flat(module(*arguments)) if isinstance(one, torch.Tensor) and one.requires_grad
-    ]
+    made = [one for one in _flat(module(*arguments)) if isinstance(one, torch.Tensor)]
+    outputs = [one for one in made if one.requires_grad]
     generator = torch.Generator().manual_seed(seed + 1)
     tangents = [torch.randn(one.shape, dtype=one.dtype, generator=generator) for one in outputs]
     torch.autograd.backward(outputs, tangents)
     runs: list[RunValues] = []
-    counts: dict[str, int] = {}
     left = list(zip(outputs, tangents, strict=True))
-    for at in model.order:
-        part = model.parts[at]
-        nth = counts.get(part.name, 0)
-        counts[part.name] = nth + 1
-        values, leaves = _placeholders(part, module, arguments, nth)
+    for part, nth in model.runs():
+        values = _placeholders(part, module, arguments, nth)
         run = RunValues(part.name, {node: value.detach() for node, value in values.items()})
         for tensor, tangent in part.graph.tangents.items():
             if tensor == part.leaves:
@@ -135,11 +125,16 @@ def _whole_step(model: ModelGraph, make: Make, seed: int) -> list[RunValues]:
                 run.outputs.append(output.detach())
             else:
                 raise TreadleError(f"execution: {model.name} gives fewer outputs than it was captured with")
-        run.gradients = {node: leaf.grad.detach() for node, leaf in leaves.items() if leaf.grad is not None}
+        run.gradients = _gradients(part, values)
         runs.append(run)
     if left:
         raise TreadleError(f"execution: {model.name} gives more outputs than it was captured with")
     return runs
+
+
+def _gradients(part: ModelPart, values: Mapping[int, Any]) -> dict[int, Any]:
+    leaves = {node: value for node, value in values.items() if TensorRef(node) in part.graph.gradients}
+    return {node: leaf.grad.detach() for node, leaf in leaves.items() if leaf.grad is not None}
 
 
 def path_of_run(path: str, nth: int) -> str:
@@ -162,22 +157,19 @@ def path_of_run(path: str, nth: int) -> str:
     return ".".join(words)
 
 
-def _placeholders(
-    part: ModelPart, module: Any, arguments: tuple[Any, ...], nth: int = 0
-) -> tuple[dict[int, Any], dict[int, Any]]:
-    """Tensors by placeholder, and those that gradients are asked of."""
+def _placeholders(part: ModelPart, module: Any, arguments: tuple[Any, ...], nth: int = 0) -> dict[int, Any]:
+    """Tensors by placeholder."""
     parameters, buffers = dict(module.named_parameters()), dict(module.named_buffers())
-    flat = _flat(arguments)
-    values, leaves = {}, {}
+    given = {str(number): value for number, value in enumerate(_flat(arguments))}
+    values = {}
     for number, node in enumerate(part.graph.nodes):
         is_crossing = TensorRef(number) == part.enters and not node.path.isdigit()
         if node.source is None or node.source is Source.TANGENT or is_crossing:
             continue
-        table = {Source.PARAMETER: parameters, Source.BUFFER: buffers}.get(node.source)
-        if table is None:
-            known = int(node.path) < len(flat) if node.path.isdigit() else False
-            value = flat[int(node.path)] if known else None
+        if node.source is Source.INPUT:
+            value = given.get(node.path)
         else:
+            table = parameters if node.source is Source.PARAMETER else buffers
             value = table.get(path_of_run(node.path, nth))
         shape = part.graph.shape(TensorRef(number))
         if value is None or tuple(value.shape) != shape:
@@ -186,9 +178,7 @@ def _placeholders(
                 "is not what make() gives now"
             )
         values[number] = value
-        if TensorRef(number) in part.graph.gradients:
-            leaves[number] = value
-    return values, leaves
+    return values
 
 
 def numbers_of(value: Any) -> Any:

@@ -11,13 +11,12 @@ from typing import Any
 import numpy as np
 
 from treadle.errors import TreadleError
-from treadle.parallelism.execution.counting import CountedCollective
 from treadle.parallelism.execution.rank_step import ReadTensor
 from treadle.parallelism.execution.reference import RunValues, numbers_of
 from treadle.parallelism.execution.tensor_blocks import BlockPlace, block
 from treadle.parallelism.graph.compute_graph import Source
 from treadle.parallelism.graph.model_graph import ModelGraph
-from treadle.parallelism.state.sharding import Sharding
+from treadle.parallelism.state.sharding import Sharding, axis_sizes
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.mesh import Mesh
 
@@ -26,7 +25,7 @@ CollectiveKey = tuple[CollectiveKind, tuple[str, ...], int]
 
 
 def errors_of(
-    model: ModelGraph, mesh: Mesh, expected: list[RunValues], found: list[ReadTensor]
+    model: ModelGraph, mesh: Mesh, expected: list[RunValues], found: Sequence[ReadTensor]
 ) -> dict[str, float]:
     """Relative errors of all outputs and gradients, by name.
 
@@ -48,10 +47,15 @@ def errors_of(
             spec = part.graph.nodes[node]
             name = spec.path if spec.source is Source.PARAMETER else f"input {spec.path}"
             wanted[f"{number} {part.name}: {name}"] = value
-    if set(wanted) != set(found[0].values):
-        missing = sorted(set(wanted) ^ set(found[0].values))
+    if missing := sorted(set(wanted) ^ set(found[0].values)):
         raise TreadleError(f"execution: {missing[0]} is not on both sides")
-    _add_tied(model, found)
+    # gradients of a parameter that two parts share add; both are stored alike
+    numbers = {model.parts[at].name: number for number, at in enumerate(model.order)}
+    for tie in model.ties:
+        first, second = (f"{numbers[part]} {part}: {path}" for part, path in (tie.first, tie.second))
+        for one in found:
+            state, value = one.values[first]
+            one.values[first] = one.values[second] = state, value + one.values[second][1]
     return {
         name: _error(numbers_of(value), [one.values[name] for one in found], mesh)
         for name, value in wanted.items()
@@ -67,7 +71,7 @@ def precision_of(expected: list[RunValues]) -> float:
     return max((float(torch.finfo(one).eps) for one in types), default=0.0)
 
 
-def common_collectives(found: list[ReadTensor], mesh: Mesh) -> dict[CollectiveKey, int]:
+def common_collectives(found: Sequence[ReadTensor], mesh: Mesh) -> dict[CollectiveKey, int]:
     """The collectives that each rank called, by axes.
 
     Raises
@@ -75,28 +79,24 @@ def common_collectives(found: list[ReadTensor], mesh: Mesh) -> dict[CollectiveKe
     TreadleError
         If ranks differ.
     """
-    keyed = [_keyed(one.collectives, mesh) for one in found]
-    for rank, one in enumerate(keyed):
-        if one != keyed[0]:
+    axes_of: dict[frozenset[int], tuple[str, ...]] = {}  # of groups
+    names = list(axis_sizes(mesh))
+    for n in range(1, len(names) + 1):
+        for axes in combinations(names, n):
+            axes_of.update({frozenset(ranks): axes for ranks in mesh.groups(axes)})
+    keyed = [Counter[CollectiveKey]() for _ in found]
+    for rank, one in enumerate(found):
+        for (kind, ranks, size), count in one.collectives.items():
+            keyed[rank][kind, axes_of[frozenset(ranks)], size] += count
+        if keyed[rank] != keyed[0]:
             raise TreadleError(f"execution: ranks 0 and {rank} called different collectives")
-    return keyed[0]
-
-
-def _add_tied(model: ModelGraph, found: list[ReadTensor]) -> None:
-    """Gradients of a parameter that two parts share add; both are stored alike."""
-    numbers = {model.parts[at].name: number for number, at in enumerate(model.order)}
-    for tie in model.ties:
-        names = [f"{numbers[part]} {part}: {path}" for part, path in (tie.first, tie.second)]
-        for one in found:
-            (state, first), (_, second) = (one.values[name] for name in names)
-            for name in names:
-                one.values[name] = (state, first + second)
+    return dict(keyed[0])
 
 
 def _error(wanted: Any, parts: Sequence[tuple[Sharding, Any]], mesh: Mesh) -> float:
     """The largest difference at any rank, or of sums of summands, over the largest number."""
     state, local = parts[0]
-    sizes = BlockPlace(mesh, 0).sizes
+    sizes = axis_sizes(mesh)
     shape = [n * prod(sizes[axis] for axis in axes) for n, axes in zip(local.shape, state.dims, strict=True)]
     if prod(shape) != wanted.size:
         return float("inf")
@@ -110,16 +110,3 @@ def _error(wanted: Any, parts: Sequence[tuple[Sharding, Any]], mesh: Mesh) -> fl
         cut = whole[block(state, shape, place.sizes, place.at)]
         worst = float(np.maximum(worst, np.abs(total - cut).max(initial=0.0)))
     return worst / largest
-
-
-def _keyed(collectives: Counter[CountedCollective], mesh: Mesh) -> dict[CollectiveKey, int]:
-    """Collectives by the axes of their groups."""
-    names = list(BlockPlace(mesh, 0).sizes)
-    axes_of: dict[frozenset[int], tuple[str, ...]] = {}
-    for n in range(1, len(names) + 1):
-        for axes in combinations(names, n):
-            axes_of.update({frozenset(ranks): axes for ranks in mesh.groups(axes)})
-    found: Counter[CollectiveKey] = Counter()
-    for (kind, ranks, size), count in collectives.items():
-        found[kind, axes_of[frozenset(ranks)], size] += count
-    return dict(found)

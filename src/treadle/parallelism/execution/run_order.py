@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from heapq import heapify, heappop, heappush
+from graphlib import CycleError, TopologicalSorter
+from heapq import heappop, heappush
 
 from treadle.errors import ScheduleError
 from treadle.parallelism.graph.compute_graph import ComputeGraph, Phase
@@ -51,28 +52,24 @@ def units_of(graph: ComputeGraph, plan: PartPlan, phase: Phase) -> list[OrderedU
 
 def _sorted(graph: ComputeGraph, units: list[OrderedUnit]) -> list[OrderedUnit]:
     unit_of = {number: at for at, unit in enumerate(units) for number in unit.numbers}
-    waits: list[set[int]] = []
+    sorter = TopologicalSorter[int]()
     for at, unit in enumerate(units):
         before = {unit_of.get(o.tensor.node, at) for n in unit.numbers for o in graph.nodes[n].operands}
-        waits.append(before - {at})
-    after: list[list[int]] = [[] for _ in units]
-    for at, before in enumerate(waits):
-        for one in before:
-            after[one].append(at)
-    ready = [(units[at].numbers[0], at) for at, before in enumerate(waits) if not before]
-    heapify(ready)
-    found = []
-    while ready:
+        sorter.add(at, *before - {at})
+    try:
+        sorter.prepare()
+    except CycleError as error:
+        stuck = min(at for at in error.args[1] if units[at].chunk is not None)
+        raise ScheduleError(
+            f"plan: the loop over chunks of {units[stuck].chunk.letter} cannot run: an "
+            "operator outside of it stands between two of its own"
+        ) from None
+    found: list[OrderedUnit] = []
+    ready: list[tuple[int, int]] = []
+    while sorter.is_active():
+        for at in sorter.get_ready():
+            heappush(ready, (units[at].numbers[0], at))
         _, at = heappop(ready)
         found.append(units[at])
-        for one in after[at]:
-            waits[one].discard(at)
-            if not waits[one]:
-                heappush(ready, (units[one].numbers[0], one))
-    if len(found) < len(units):
-        stuck = next(unit for at, unit in enumerate(units) if waits[at] and unit.chunk is not None)
-        raise ScheduleError(
-            f"plan: the loop over chunks of {stuck.chunk.letter if stuck.chunk else ''} cannot run: an "
-            "operator outside of it stands between two of its own"
-        )
+        sorter.done(at)
     return found

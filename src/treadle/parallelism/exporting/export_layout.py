@@ -7,8 +7,8 @@ block. This module reads the plan so far as it says that, and lists everything e
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import chain
@@ -20,7 +20,6 @@ from treadle.parallelism.graph.compute_graph import (
     Node,
     OperatorKind,
     Phase,
-    Source,
     TensorRef,
     factors,
 )
@@ -156,36 +155,38 @@ def layout_of(plan: ParallelPlan, model: ModelGraph) -> ExportLayout:
         If an axis has no such use, or layers of one part differ: nothing of the plan's structure is left.
     """
     check_fit(plan, model)
+    for name, plans in plan.parts.items():
+        if len(plans) > 1:
+            raise InfeasibleError(
+                f"export: layers of {name} have {len(plans)} plans; frameworks have one for all layers"
+            )
     return _Reading(plan, model).layout()
 
 
 class _Reading:
     def __init__(self, plan: ParallelPlan, model: ModelGraph) -> None:
-        for name, plans in plan.parts.items():
-            if len(plans) > 1:
-                raise InfeasibleError(
-                    f"export: layers of {name} have {len(plans)} plans; frameworks have one for all layers"
-                )
         self.plan, self.model = plan, model
         self.parts = [(part, plan.parts[part.name][0]) for part in model.parts]
         self.lost: list[Refusal] = []
 
     def layout(self) -> ExportLayout:
-        sizes = zip(self.plan.mesh.axis_names, self.plan.mesh.shape, strict=True)
-        axes = {name: (size, self._use(name)) for name, size in sizes}
+        mesh = self.plan.mesh
+        axes = {name: (n, self._use(name)) for name, n in zip(mesh.axis_names, mesh.shape, strict=True)}
         tensor = _of_use(axes, WeightUse.TENSOR)
         if len(tensor) > 1:
             raise InfeasibleError(
                 f"export: axes {' and '.join(tensor)} both cut weights; frameworks have one tensor-parallel "
                 "axis"
             )
-        boundary = self._boundary_letters()
-        cuts_sequence = bool(tensor) and boundary.get(tensor[0]) == self.model.sequence != ""
+        cuts_sequence = bool(tensor) and self._boundary_letters().get(tensor[0]) == self.model.sequence != ""
         parts = tuple(self._part(part, one, axes) for part, one in self.parts)
-        self.lost += self._loops()
-        return ExportLayout(
-            self.model.name, axes, cuts_sequence, self._gathers_again(), parts, tuple(self.lost)
-        )
+        for part, one in self.parts:
+            chunks = [op.chunk for op in one.operators.values() if op.chunk is not None]
+            for chunk in {chunk.of_loop: chunk for chunk in reversed(chunks)}.values():
+                reason = f"a loop over {chunk.n_chunks} chunks of {chunk.letter}"
+                self.lost.append(Refusal(reason, part.name))
+        lost = tuple(self.lost)
+        return ExportLayout(self.model.name, axes, cuts_sequence, self._gathers_again(), parts, lost)
 
     def _boundary_letters(self) -> dict[str, str]:
         """By axis the letter of the activations between blocks that it cuts."""
@@ -201,30 +202,28 @@ class _Reading:
             return WeightUse.PIPELINE
         if axis not in self.plan.sizes:
             return WeightUse.NONE
-        places: dict[str, list[str]] = {}
-        weights = 0
+        places: dict[str, list[str]] = defaultdict(list)
+        cuts_weights = False
         for part, one in self.parts:
             for node in part.graph.nodes:
-                if node.kind not in _HEAVY or node.name not in one.operators:
-                    continue
-                letter = _cut_letter(part.graph, node, one.operators[node.name], axis)
-                places.setdefault(letter, []).append(f"{part.name}: {node.name}")
-                weights += any(
-                    axis in state.axes and part.graph.nodes[operand.tensor.node].source is Source.PARAMETER
-                    for operand, state in zip(node.operands, one.operators[node.name].inputs, strict=True)
-                )
-        letters = Counter({letter: len(some) for letter, some in places.items()})
-        total = letters.total()
+                if node.kind in _HEAVY:
+                    plan = one.operators[node.name]
+                    places[_cut_letter(part.graph, node, plan, axis)].append(f"{part.name}: {node.name}")
+                    cuts_weights |= any(
+                        axis in state.axes and operand.tensor in part.parameters.values()
+                        for operand, state in zip(node.operands, plan.inputs, strict=True)
+                    )
+        counts = Counter({letter: len(some) for letter, some in places.items()})
         for letter, use in ((self.model.batch, None), (self.model.sequence, WeightUse.CONTEXT)):
-            if letter and letters[letter] * 2 > total:
+            if letter and counts[letter] * 2 > counts.total():
                 others = chain.from_iterable(some for other, some in places.items() if other != letter)
                 self.lost += [Refusal(f"not cut along {axis} as the rest is", place) for place in others]
                 return use or self._data_use(axis)
-        if weights:
+        if cuts_weights:
             return WeightUse.TENSOR
-        if letters[""] == total:
+        if counts[""] == counts.total():
             return self._data_use(axis) if self._stores(axis) else WeightUse.NONE
-        most = max(letters, key=lambda letter: letters[letter])
+        most = max(counts, key=lambda letter: counts[letter])
         raise InfeasibleError(
             f"export: along {axis} products are cut by {most or 'nothing'} and others; expected samples, "
             "tokens or weights along a whole axis"
@@ -252,13 +251,11 @@ class _Reading:
         )
 
     def _part(self, part: ModelPart, one: PartPlan, axes: Mapping[str, tuple[int, WeightUse]]) -> PartLayout:
-        weights = tuple(
-            self._weight(part, one, path, tensor, axes) for path, tensor in part.parameters.items()
-        )
+        weights = [self._weight(part, one, path, tensor, axes) for path, tensor in part.parameters.items()]
         forward = [
             (node, one.operators[node.name].keep)
             for node in part.graph.nodes
-            if node.name in one.operators and node.phase is Phase.FORWARD
+            if node.computes and node.phase is Phase.FORWARD
         ]
         keeps = {keep for _, keep in forward}
         kept = [(node.kind, keep is not Keep.RECOMPUTED) for node, keep in forward]
@@ -273,31 +270,27 @@ class _Reading:
                 for node, keep in forward
                 if node.kind not in _HEAVY and keep is Keep.SAVED
             ]
-        self.lost += list(self._saved_elsewhere(part, one))
-        weights = self._paired(part, weights)
-        return PartLayout(part.name, part.repeats, weights, recompute, products, attention)
-
-    @staticmethod
-    def _paired(part: ModelPart, weights: tuple[ExportedWeight, ...]) -> tuple[ExportedWeight, ...]:
-        """Weights with what goes whole into and out of them."""
-        cut = {
-            style: {one.path for one in weights if one.style is style and not one.is_table}
-            for style in CutStyle
-        }
-        together = in_parts(next_weights(part), cut[CutStyle.COLUMNS], cut[CutStyle.ROWS])
-        gathered, whole = cut[CutStyle.COLUMNS] - together, cut[CutStyle.ROWS] - together
-        return tuple(
-            replace(one, is_gathered=one.path in gathered, is_given_whole=one.path in whole)
-            for one in weights
-        )
-
-    def _saved_elsewhere(self, part: ModelPart, one: PartPlan) -> Iterator[Refusal]:
         for tensor in part.graph.tensors():
             saved, node = one.saved(part.graph.spelled(tensor)), part.graph.nodes[tensor.node]
-            if saved is not None and node.name in one.operators:
+            if saved is not None and node.computes:
                 made = one.operators[node.name].outputs[tensor.slot]
                 if saved != made:
-                    yield Refusal(f"is kept as {saved}, but made as {made}", f"{part.name}: {node.name}")
+                    reason = f"is kept as {saved}, but made as {made}"
+                    self.lost.append(Refusal(reason, f"{part.name}: {node.name}"))
+        columns, rows = (
+            {weight.path for weight in weights if weight.style is style and not weight.is_table}
+            for style in CutStyle
+        )
+        together = in_parts(next_weights(part), columns, rows)
+        paired = tuple(
+            replace(
+                weight,
+                is_gathered=weight.path in columns - together,
+                is_given_whole=weight.path in rows - together,
+            )
+            for weight in weights
+        )
+        return PartLayout(part.name, part.repeats, paired, recompute, products, attention)
 
     def _weight(
         self,
@@ -309,25 +302,24 @@ class _Reading:
     ) -> ExportedWeight:
         graph, stored = part.graph, one.parameters[path]
         readers = [
-            (node, operand, state)
+            (node.kind, operand.dims, state.dims)
             for node in graph.nodes
-            if node.name in one.operators and node.phase is Phase.FORWARD
+            if node.computes and node.phase is Phase.FORWARD
             for operand, state in zip(node.operands, one.operators[node.name].inputs, strict=True)
             if operand.tensor == tensor
         ]
-        is_table = any(node.kind is OperatorKind.GATHER for node, _, _ in readers)
+        is_table = any(kind is OperatorKind.GATHER for kind, _, _ in readers)
         place = f"{part.name}: {path}"
         style = None
         for axis in _of_use(axes, WeightUse.TENSOR):
-            dims = {
+            cut_dims = {
                 _dim_of(graph, tensor, index)
-                for _, operand, state in readers
-                for index, names in zip(factors(operand.dims), state.dims, strict=True)
+                for _, dims, cuts in readers
+                for index, names in zip(factors(dims), cuts, strict=True)
                 if axis in names
             }
-            if len(dims) == 1:
-                first = next(iter(dims)) == 0
-                style = CutStyle.COLUMNS if first != is_table else CutStyle.ROWS
+            if len(cut_dims) == 1:
+                style = CutStyle.COLUMNS if (cut_dims == {0}) != is_table else CutStyle.ROWS
             if style is not None and not self._is_outermost(graph, tensor, stored, axis):
                 self.lost.append(
                     Refusal(f"is not stored along {axis} as runs of whole rows or columns ({stored})", place)
@@ -360,12 +352,6 @@ class _Reading:
                     return index in long[:1] and names[0] == axis
         return False
 
-    def _loops(self) -> Iterator[Refusal]:
-        for part, one in self.parts:
-            chunks = [op.chunk for op in one.operators.values() if op.chunk is not None]
-            for chunk in {chunk.of_loop: chunk for chunk in reversed(chunks)}.values():
-                yield Refusal(f"a loop over {chunk[1]} chunks of {chunk[0]}", part.name)
-
 
 def _cut_letter(graph: ComputeGraph, node: Node, plan: OperatorPlan, axis: str) -> str:
     """The letter that an operator is cut by along an axis; "" if none."""
@@ -387,25 +373,19 @@ def next_weights(part: ModelPart) -> dict[str, frozenset[str]]:
     """
     graph = part.graph
     path_of = {tensor: path for path, tensor in part.parameters.items()}
-    own: dict[int, str] = {}
-    for number, node in enumerate(graph.nodes):
-        if node.kind is OperatorKind.EINSUM and node.phase is Phase.FORWARD:
-            paths = [path_of[operand.tensor] for operand in node.operands if operand.tensor in path_of]
-            if paths:
-                own[number] = paths[0]
-    found: dict[str, set[str]] = {path: set() for path in own.values()}
+    found: dict[str, set[str]] = {}
     behind: dict[int, frozenset[str]] = {}  # by node the weights that it comes from without another between
     for number, node in enumerate(graph.nodes):
-        if node.phase is not Phase.FORWARD or node.kind is OperatorKind.OUTPUT:
-            continue
-        sources = frozenset[str]().union(
-            *(behind.get(operand.tensor.node, frozenset()) for operand in node.operands)
-        )
-        if number in own:
-            for source in sources:
-                found[source].add(own[number])
-            sources = frozenset((own[number],))
-        behind[number] = sources
+        if node.phase is Phase.FORWARD and node.kind is not OperatorKind.OUTPUT:
+            read = [operand.tensor for operand in node.operands]
+            sources = frozenset[str]().union(*(behind.get(tensor.node, frozenset()) for tensor in read))
+            paths = [path_of[tensor] for tensor in read if tensor in path_of]
+            if paths and node.kind is OperatorKind.EINSUM:
+                for source in sources:
+                    found[source].add(paths[0])
+                found.setdefault(paths[0], set())
+                sources = frozenset(paths[:1])
+            behind[number] = sources
     return {path: frozenset(paths) for path, paths in found.items()}
 
 
@@ -418,15 +398,12 @@ def in_parts(following: Mapping[str, frozenset[str]], columns: set[str], rows: s
     columns, rows : set of str
         Weights that are cut so.
     """
-    before: dict[str, set[str]] = {path: set() for path in rows}
-    for path, paths in following.items():
-        for one in paths & rows:
-            before[one].add(path)
+    before = {row: {path for path, paths in following.items() if row in paths} for row in rows}
     left = columns | rows
     while True:
         first, second = left & columns, left & rows
-        wrong = {path for path in first if not following.get(path) or not following[path] <= second}
-        wrong |= {path for path in second if not before[path] or not before[path] <= first}
-        if not wrong:
+        right = {path for path in first if following.get(path) and following[path] <= second}
+        right |= {path for path in second if before[path] and before[path] <= first}
+        if right == left:
             return frozenset(left)
-        left -= wrong
+        left = right

@@ -88,7 +88,14 @@ def torch_code(layout: ExportLayout) -> str:
                 f"export: {use.value} along {layout.of_use(use)[0]}; parallelize_module and fully_shard have "
                 "none (torchtitan's settings do)"
             )
-    _check_pairs(layout)
+    # within blocks whose sequence is cut between them nothing is whole but by pairs of columns and rows
+    for part in layout.parts if layout.cuts_sequence else ():
+        for weight in part.weights:
+            if part.repeats > 1 and (weight.is_gathered or weight.is_given_whole):
+                raise InfeasibleError(
+                    f"export: {part.name}: {weight.path} is cut without a pair; expected columns and then "
+                    "rows where the sequence is cut between blocks"
+                )
     shape, names = _mesh(layout)
     blocks = [part for part in layout.parts if part.repeats > 1] or list(layout.parts)
     has_table = any(weight.is_table for part in layout.parts for weight in part.weights)
@@ -102,31 +109,15 @@ def torch_code(layout: ExportLayout) -> str:
             sequence=", and of the sequence" if layout.cuts_sequence and not has_table else "",
         ).rstrip("\n")
     ]
-    lines += list(_tensor_lines(layout))
-    lines += list(_checkpoint_lines(blocks))
-    lines += list(_shard_lines(layout, blocks))
-    lines.append("    return model")
-    text = "\n".join(lines) + "\n"
-    some = [part for part in blocks if part.recompute is RecomputeSetting.SOME]
-    if some:
-        part = some[0]
+    lines += [*_tensor_lines(layout), *_checkpoint_lines(blocks), *_shard_lines(layout, blocks)]
+    text = "\n".join(lines) + "\n    return model\n"
+    for part in [part for part in blocks if part.recompute is RecomputeSetting.SOME][:1]:
         text += _SELECTIVE.format(
             products=part.saved_products,
             keeps_attention=part.saves_attention,
             attention=", attention is kept" if part.saves_attention else "",
         )
     return text
-
-
-def _check_pairs(layout: ExportLayout) -> None:
-    """Within blocks whose sequence is cut between them nothing is whole but by pairs of columns and rows."""
-    for part in layout.parts if layout.cuts_sequence else ():
-        for weight in part.weights:
-            if part.repeats > 1 and (weight.is_gathered or weight.is_given_whole):
-                raise InfeasibleError(
-                    f"export: {part.name}: {weight.path} is cut without a pair; expected columns and then "
-                    "rows where the sequence is cut between blocks"
-                )
 
 
 def unsaid(layout: ExportLayout) -> tuple[Refusal, ...]:
@@ -137,8 +128,9 @@ def unsaid(layout: ExportLayout) -> tuple[Refusal, ...]:
         if part.repeats == 1 < most and part.recompute is not RecomputeSetting.NONE:
             found.append(Refusal("is computed again in the backward pass; the code keeps it", part.name))
         if part.repeats > 1 and not all(_split(weight.path)[0] for weight in part.weights):
-            reason = "its paths do not say where its layers are; the code has none of them"
-            found.append(Refusal(reason, part.name))
+            found.append(
+                Refusal("its paths do not say where its layers are; the code has none of them", part.name)
+            )
         found += [
             Refusal("its results stay cut; the code gathers them", f"{part.name}: {weight.path}")
             for weight in part.weights
@@ -148,19 +140,16 @@ def unsaid(layout: ExportLayout) -> tuple[Refusal, ...]:
 
 
 def _remarks(layout: ExportLayout) -> str:
-    lost = unsaid(layout)
-    if not lost:
-        return "It says all that the plan does.\n"
-    lines = "\n".join(f"- {one.place}: {one.reason}" for one in lost)
-    return f"What the plan says beyond that:\n{lines}\n"
+    lines = "".join(f"- {one.place}: {one.reason}\n" for one in unsaid(layout))
+    return f"What the plan says beyond that:\n{lines}" if lines else "It says all that the plan does.\n"
 
 
 def _mesh(layout: ExportLayout) -> tuple[tuple[int, ...], tuple[str, ...]]:
     """The mesh; where nothing is sharded, with an axis of one rank that `fully_shard` shards over."""
-    shape = [size for size, _ in layout.axes.values()]
-    names = list(layout.axes)
-    if layout.of_use(WeightUse.REPLICATED) and not layout.of_use(WeightUse.SHARDED):
-        last = max(names.index(name) for name in layout.of_use(WeightUse.REPLICATED))
+    shape, names = [size for size, _ in layout.axes.values()], list(layout.axes)
+    replicated = layout.of_use(WeightUse.REPLICATED)
+    if replicated and not layout.of_use(WeightUse.SHARDED):
+        last = names.index(replicated[-1])
         shape.insert(last + 1, 1)
         names.insert(last + 1, "alone")
     return tuple(shape), tuple(names)
@@ -172,50 +161,38 @@ def _tensor_lines(layout: ExportLayout) -> Iterator[str]:
         return
     at_rest = "Shard(1)" if layout.cuts_sequence else "Replicate()"
     for part in layout.parts:
-        styles = {
-            weight.path.rpartition(".")[0]: style
-            for weight in part.weights
-            if (style := _style(weight, at_rest, cuts_sequence=layout.cuts_sequence))
-        }
-        for owner, inner in _by_owner(styles).items():
+        inner: dict[str, dict[str, str]] = {}  # by the module that is repeated (``layers.*``)
+        for weight in part.weights:
+            style = _style(weight, at_rest, cuts_sequence=layout.cuts_sequence)
+            if style:
+                owner, name = _split(weight.path.rpartition(".")[0])
+                inner.setdefault(owner, {})[name] = style
+        for owner, styles in inner.items():
             yield f"    for part in {_modules(owner)}:"
             yield "        styles = {"
-            yield from (f'            "{name}": {style},' for name, style in inner.items())
+            yield from (f'            "{name}": {style},' for name, style in styles.items())
             yield "        }"
             yield f'        parallelize_module(part, mesh["{tensor[0]}"], styles)'
 
 
 def _style(weight: ExportedWeight, at_rest: str, *, cuts_sequence: bool) -> str:
-    if weight.is_table:
-        if weight.style is None:
-            moves = f"PrepareModuleOutput(output_layouts=Replicate(), desired_output_layouts={at_rest})"
-            return moves if cuts_sequence else ""
-        given = "input_layouts=Replicate(), " if weight.style is CutStyle.ROWS else ""
+    if weight.style is None:
+        moves = f"PrepareModuleOutput(output_layouts=Replicate(), desired_output_layouts={at_rest})"
+        return "" if not cuts_sequence else moves if weight.is_table else "SequenceParallel()"
+    is_rows = weight.style is CutStyle.ROWS
+    given = "input_layouts=Replicate(), " if is_rows and (weight.is_table or weight.is_given_whole) else ""
+    if is_rows or weight.is_table:
         return f"{weight.style.value}({given}output_layouts={at_rest})"
-    if weight.style is CutStyle.COLUMNS:
-        gathered = ", output_layouts=Replicate()" if weight.is_gathered else ""
-        return f"ColwiseParallel(input_layouts={at_rest}{gathered})"
-    if weight.style is CutStyle.ROWS:
-        given = "input_layouts=Replicate(), " if weight.is_given_whole else ""
-        return f"RowwiseParallel({given}output_layouts={at_rest})"
-    return "SequenceParallel()" if cuts_sequence else ""
-
-
-def _by_owner(styles: dict[str, str]) -> dict[str, dict[str, str]]:
-    """Styles by the module that is repeated (``layers.*``) and the rest of the path."""
-    found: dict[str, dict[str, str]] = {}
-    for module, style in styles.items():
-        owner, rest = _split(module)
-        found.setdefault(owner, {})[rest] = style
-    return found
+    gathered = ", output_layouts=Replicate()" if weight.is_gathered else ""
+    return f"ColwiseParallel(input_layouts={at_rest}{gathered})"
 
 
 def _split(path: str) -> tuple[str, str]:
     """A path's words up to that which counts layers, and those after it."""
     words = path.split(".")
-    for number, word in enumerate(words):
+    for number, word in enumerate(words, 1):
         if word == "*" or re.fullmatch(r"\[\d+:\d+(:\d+)?\]|\d+(\|\d+)+", word):
-            return ".".join(words[: number + 1]), ".".join(words[number + 1 :])
+            return ".".join(words[:number]), ".".join(words[number:])
     return "", path
 
 
@@ -249,9 +226,8 @@ def _checkpoint_lines(blocks: list[PartLayout]) -> Iterator[str]:
             yield f"        setattr(layers, name, checkpoint_wrapper(block{extra}))"
 
 
-def _key(names: Sequence[str]) -> str:
-    """Axes of a mesh as a subscript."""
-    quoted = ", ".join(f'"{name}"' for name in names)
+def _subscript(axes: Sequence[str]) -> str:
+    quoted = ", ".join(f'"{name}"' for name in axes)
     return f"[{quoted}]"
 
 
@@ -266,14 +242,12 @@ def _shard_lines(layout: ExportLayout, blocks: list[PartLayout]) -> Iterator[str
             f"{', '.join(replicated)}; fully_shard takes the replicating axes first"
         )
     words = []
-    for number, several in enumerate((replicated, sharded)):
-        name = several[0] if several else "alone"
+    for several, joint in ((replicated, "copies"), (sharded, "parts")):
+        words.append(several[0] if several else "alone")
         if len(several) > 1:
-            name = ("copies", "parts")[number]
-            yield f'    mesh{_key(several)}._flatten("{name}")'
-        if several or number:
-            words.append(name)
-    yield f"    data = mesh{_key(words)}"
+            words[-1] = joint
+            yield f'    mesh{_subscript(several)}._flatten("{joint}")'
+    yield f"    data = mesh{_subscript(words if replicated else words[1:])}"
     dims = {
         weight.path.rpartition(".")[0]: weight.shard_dim for part in layout.parts for weight in part.weights
     }

@@ -53,20 +53,18 @@ def torchtitan_settings(layout: ExportLayout, plan: ParallelPlan) -> str:
     settings["fsdp_reshard_after_forward"] = "always" if layout.gathers_again else "never"
     if plan.pipeline is not None:
         settings["pipeline_parallel_schedule"] = "1F1B"
+    modes = {part.recompute for part in layout.parts if part.repeats > 1} or {
+        part.recompute for part in layout.parts
+    }
+    mode = modes.pop() if len(modes) == 1 else RecomputeSetting.SOME
     lines += ["# For torchtitan up to 0.2 (--job.config_file). Later ones have no such file, but options:"]
     lines += [f"#   --parallelism.{key} {value}" for key, value in settings.items()]
-    lines += [f"#   activation-checkpoint:{_mode(layout).value}"]
+    lines += [f"#   activation-checkpoint:{mode.value}"]
     lines += ["", "[parallelism]", *(f"{key} = {json.dumps(value)}" for key, value in settings.items())]
-    lines += ["", "[activation_checkpoint]", f'mode = "{_mode(layout).value}"']
-    if _mode(layout) is RecomputeSetting.SOME:
+    lines += ["", "[activation_checkpoint]", f'mode = "{mode.value}"']
+    if mode is RecomputeSetting.SOME:
         lines.append('selective_ac_option = "op"')
     return "\n".join(lines) + "\n"
-
-
-def _mode(layout: ExportLayout) -> RecomputeSetting:
-    blocks = [part for part in layout.parts if part.repeats > 1] or list(layout.parts)
-    modes = {part.recompute for part in blocks}
-    return modes.pop() if len(modes) == 1 else RecomputeSetting.SOME
 
 
 def unsaid_by_settings(layout: ExportLayout) -> tuple[Refusal, ...]:
@@ -75,15 +73,10 @@ def unsaid_by_settings(layout: ExportLayout) -> tuple[Refusal, ...]:
     if layout.of_use(WeightUse.TENSOR) and not layout.cuts_sequence:
         found.append(Refusal("sequences stay whole; torchtitan cuts them along the tensor axis", "boundary"))
     for part in layout.parts:
-        kept = sum(part.saved_products)
         if part.recompute is RecomputeSetting.SOME:
-            found.append(
-                Refusal(
-                    f"{kept} of {len(part.saved_products)} products are kept; the option 'op' keeps every "
-                    "second one and attention",
-                    part.name,
-                )
-            )
+            kept = f"{sum(part.saved_products)} of {len(part.saved_products)}"
+            reason = f"{kept} products are kept; the option 'op' keeps every second one and attention"
+            found.append(Refusal(reason, part.name))
         found += [
             Refusal("is sharded by its second dimension", f"{part.name}: {weight.path}")
             for weight in part.weights

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
@@ -214,6 +214,13 @@ class ModelGraph:
     def layers(self) -> int:
         """Runs of parts in a step."""
         return len(self.order)
+
+    def runs(self) -> Iterator[tuple[ModelPart, int]]:
+        """Layers in order: the part, and the number of its run, counted from 0."""
+        counts = Counter[int]()
+        for at in self.order:
+            yield self.parts[at], counts[at]
+            counts[at] += 1
 
     @cached_property
     def parameters(self) -> int:

@@ -12,14 +12,14 @@ from treadle.parallelism.problem.search_problem import SearchProblem
 from treadle.parallelism.problem.variables import OperatorVariable, StateVariable, Variable
 from treadle.parallelism.state.sharding import Sharding
 from treadle.schedules.collective import CollectiveKind
-from treadle.training.costs import Costs, Seconds, Traffic
+from treadle.training.costs import DerivedCosts, Seconds, Traffic
 
 AxisParts = Mapping[str, tuple[str, ...]]
 """By axis of the coarse mesh those of the fine one that it was split into, in the order of the mesh."""
 
 
 @dataclass(frozen=True)
-class JoinedCosts:
+class JoinedCosts(DerivedCosts):
     """Costs of a mesh as those of a coarser one.
 
     Parameters
@@ -30,18 +30,7 @@ class JoinedCosts:
         What each axis of the coarse mesh is made of.
     """
 
-    costs: Costs
     parts: AxisParts
-
-    @property
-    def words(self) -> str:
-        """As those of the fine mesh."""
-        return self.costs.words
-
-    @property
-    def is_bound(self) -> bool:
-        """As those of the fine mesh."""
-        return self.costs.is_bound
 
     def time_s(self, kind: CollectiveKind, axes: tuple[str, ...], size_bytes: int) -> Seconds:
         """Seconds of a collective along all parts of these axes."""

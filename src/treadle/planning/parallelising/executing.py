@@ -13,9 +13,14 @@ from treadle.brief import brief
 from treadle.checking import checked, left_alone
 from treadle.errors import FormatError, MemoryLimitError
 from treadle.parallelism.execution.execute import RankExecutions, execute
-from treadle.parallelism.execution.prediction import Prediction, disagreements, predicted, tolerance
+from treadle.parallelism.execution.prediction import (
+    Prediction,
+    UntiedCosts,
+    disagreements,
+    predicted,
+    tolerance,
+)
 from treadle.parallelism.execution.rank_step import RankTask
-from treadle.parallelism.execution.untied_costs import UntiedCosts
 from treadle.parallelism.plan.parallel_plan import ParallelPlan
 from treadle.parallelism.plan.plan_json import read_plan
 from treadle.parallelism.state.sharding import axis_sizes

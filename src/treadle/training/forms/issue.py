@@ -50,12 +50,16 @@ class Issue:
         if not exchange.size_bytes:
             return ()
         per_axis = self.options.streams is CommunicationStreams.PER_AXIS
+        if exchange.kind is None:
+            seconds = self.costs.send_s(exchange.axes[0], exchange.size_bytes)
+        else:
+            seconds = self.costs.time_s(exchange.kind, exchange.axes, exchange.size_bytes)
         self.tasks.append(
             Task(
                 name,
                 device,
                 ",".join(exchange.axes) if per_axis else ONE_STREAM,
-                self._seconds(exchange),
+                seconds,
                 tuple(waits_for),
                 Category.SEND if exchange.kind is None else Category(exchange.kind.value),
                 (exchange.kind, exchange.axes),
@@ -71,14 +75,7 @@ class Issue:
             moved: tuple[int, ...] = ()
             if action.exchange is not None:
                 moved = self.communicate(chain.device, name, action.exchange, chain.tail)
-            before = chain.tail
-            self.compute(
-                chain, name, action.seconds, Category.RECOMPUTE if action.is_recomputed else category
-            )
+            before, purpose = chain.tail, Category.RECOMPUTE if action.is_recomputed else category
+            self.compute(chain, name, action.seconds, purpose)
             if moved:
                 chain.tail = moved + (chain.tail if chain.tail != before else ())
-
-    def _seconds(self, exchange: Communication) -> Seconds:
-        if exchange.kind is None:
-            return self.costs.send_s(exchange.axes[0], exchange.size_bytes)
-        return self.costs.time_s(exchange.kind, exchange.axes, exchange.size_bytes)

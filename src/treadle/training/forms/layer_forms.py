@@ -12,7 +12,6 @@ from treadle.training.forms.layer_passes import (
     Communication,
     LayerAction,
     LayerPart,
-    LayerPasses,
     LayerSeconds,
     computing,
     passes_of,
@@ -80,27 +79,24 @@ def attention(layer: ModelLayer, seconds: tuple[Seconds, Seconds], share: Share)
     axes = share.layout.among("cp")
     n = share.layout.size("cp")
     forward, backward = seconds
-    if axes and not share.options.is_causal_balanced and any(_is_causal(layer)):
+    is_causal = any(work.attended.is_causal for work in layer.works if work.attended)
+    if axes and not share.options.is_causal_balanced and is_causal:
         # The last of n ranks attends to (2n - 1) / 2n of the sequence on average, all ranks to half of it.
         forward, backward = (one * Fraction(2 * n - 1, n) for one in (forward, backward))
-    again = (
-        (LayerAction(forward, is_recomputed=True),) if share.options.recompute is Recompute.ATTENTION else ()
-    )
+    repeats = share.options.recompute is Recompute.ATTENTION
+    again = (LayerAction(forward, is_recomputed=True),) if repeats else ()
     if not axes or not layer.kv_elements:
         return [LayerPart((LayerAction(forward),), (*again, LayerAction(backward)))]
-    size = share.activation_bytes(
-        layer, Fraction(layer.kv_elements, min(share.layout.size("tp"), layer.kv_pieces))
-    )
+    pieces = min(share.layout.size("tp"), layer.kv_pieces)
+    size = share.activation_bytes(layer, Fraction(layer.kv_elements, pieces))
     if share.options.context_exchange is ContextExchange.GATHER:
         gather = LayerAction(exchange=Communication(CollectiveKind.ALLGATHER, axes, n * size))
         scatter = LayerAction(exchange=Communication(CollectiveKind.REDUCE_SCATTER, axes, n * size))
-        part = computing((forward, backward))
-        return [LayerPart((gather,), (scatter,)), LayerPart(part.forward, (gather, *again, *part.backward))]
-    return [LayerPart(_rounds(forward, n, axes, size), (*again, *_rounds_back(backward, n, axes, size)))]
-
-
-def _is_causal(layer: ModelLayer) -> list[bool]:
-    return [work.attended.is_causal for work in layer.works if work.attended]
+        attending = LayerPart((LayerAction(forward),), (gather, *again, LayerAction(backward)))
+        return [LayerPart((gather,), (scatter,)), attending]
+    home = LayerAction(exchange=Communication(None, axes, size))
+    rounds_back = _rounds(backward, n, axes, 2 * size)
+    return [LayerPart(_rounds(forward, n, axes, size), (*again, *rounds_back, home))]
 
 
 def _rounds(seconds: Seconds, n: int, axes: tuple[str, ...], size: int) -> tuple[LayerAction, ...]:
@@ -108,12 +104,7 @@ def _rounds(seconds: Seconds, n: int, axes: tuple[str, ...], size: int) -> tuple
     return (*[LayerAction(part, Communication(None, axes, size))] * (n - 1), LayerAction(part))
 
 
-def _rounds_back(seconds: Seconds, n: int, axes: tuple[str, ...], size: int) -> tuple[LayerAction, ...]:
-    home = LayerAction(exchange=Communication(None, axes, size))
-    return (*_rounds(seconds, n, axes, 2 * size), home)
-
-
-def layer_passes(layer: ModelLayer, seconds: LayerSeconds, share: Share) -> LayerPasses:
+def layer_passes(layer: ModelLayer, seconds: LayerSeconds, share: Share) -> LayerPart:
     """What a layer does with a micro-batch.
 
     A layer with several reductions of tensor parallelism has as many blocks of equal length, attention in
@@ -132,11 +123,11 @@ def layer_passes(layer: ModelLayer, seconds: LayerSeconds, share: Share) -> Laye
     n_dense = max(n_reductions, 1)
     parts: list[LayerPart] = []
     for block in range(n_dense):
-        if block == 0 and any(seconds.attention):
-            half = _part_of(seconds, 2 * n_dense)
-            inner = [half, *attention(layer, seconds.attention, share), half]
-        else:
-            inner = [_part_of(seconds, n_dense)]
+        attended = attention(layer, seconds.attention, share) if not block and any(seconds.attention) else []
+        n_parts = 2 * n_dense if attended else n_dense
+        forward, backward = (one * Fraction(1, n_parts) for one in seconds.dense)
+        dense = computing((forward, backward))
+        inner = [dense, *attended, dense] if attended else [dense]
         parts += between_reductions(inner, layer, share) if block < n_reductions else inner
     experts = [computing(seconds.expert)] if layer.experts else []
     if has_experts:
@@ -149,8 +140,3 @@ def layer_passes(layer: ModelLayer, seconds: LayerSeconds, share: Share) -> Laye
         return passes
     again = tuple(replace(action, is_recomputed=True) for action in passes.forward)
     return replace(passes, backward=again + passes.backward)
-
-
-def _part_of(seconds: LayerSeconds, n: int) -> LayerPart:
-    forward, backward = seconds.dense
-    return computing((forward * Fraction(1, n), backward * Fraction(1, n)))

@@ -60,18 +60,10 @@ class LayerAction:
 
 @dataclass(frozen=True)
 class LayerPart:
-    """A part of a layer; in the backward pass parts run from last to first."""
+    """What a layer or a part of it does with a micro-batch; backward its parts run from last to first."""
 
     forward: tuple[LayerAction, ...] = ()
     backward: tuple[LayerAction, ...] = ()
-
-
-@dataclass(frozen=True)
-class LayerPasses:
-    """All that a layer does with a micro-batch, in order."""
-
-    forward: tuple[LayerAction, ...]
-    backward: tuple[LayerAction, ...]
 
 
 def computing(seconds: tuple[Seconds, Seconds]) -> LayerPart:
@@ -79,10 +71,10 @@ def computing(seconds: tuple[Seconds, Seconds]) -> LayerPart:
     return LayerPart((LayerAction(seconds[0]),), (LayerAction(seconds[1]),))
 
 
-def passes_of(parts: Iterable[LayerPart]) -> LayerPasses:
+def passes_of(parts: Iterable[LayerPart]) -> LayerPart:
     """The passes of a layer, from its parts in order of the forward pass."""
     listed = list(parts)
-    return LayerPasses(
+    return LayerPart(
         tuple(chain.from_iterable(part.forward for part in listed)),
         tuple(chain.from_iterable(part.backward for part in reversed(listed))),
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -38,10 +39,8 @@ class _Config:
         """A whole number in its range; null counts as missing, for which `default` stands in."""
         value = self.table.get(name)
         if value is None:
-            if default is None:
-                self.missing.append(name)
-                return least
-            return default
+            self.missing += [name] if default is None else []
+            return least if default is None else default
         if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
             raise FormatError(
                 f"config.json: {name}: expected a whole number from {least} to {most}, found {_shown(value)}"
@@ -117,32 +116,18 @@ def _qwen(config: _Config, *, norms: bool = False, **more: Any) -> TransformerSh
     return _decoder(config, heads, **more)
 
 
-def _qwen2(config: _Config) -> TransformerShape:
-    return _qwen(config)
-
-
-def _qwen3(config: _Config) -> TransformerShape:
-    return _qwen(config, norms=True)
-
-
-def _qwen_experts(config: _Config, **shared: Any) -> dict[str, Any]:
+def _qwen_moe(config: _Config, *, is_third: bool) -> TransformerShape:
+    shared = 0 if is_third else config.count("shared_expert_intermediate_size")
     config.expect("mlp_only_layers", [])
     experts = Experts(
         config.count("num_experts"),
         config.count("num_experts_per_tok"),
         config.count("moe_intermediate_size"),
-        **shared,
+        shared_feed_forward=shared,
+        shared_gate=not is_third,
     )
-    return {"experts": experts, "expert_every": config.count("decoder_sparse_step", 1)}
-
-
-def _qwen2_moe(config: _Config) -> TransformerShape:
-    shared = config.count("shared_expert_intermediate_size")
-    return _qwen(config, **_qwen_experts(config, shared_feed_forward=shared, shared_gate=True))
-
-
-def _qwen3_moe(config: _Config) -> TransformerShape:
-    return _qwen(config, norms=True, **_qwen_experts(config))
+    every = config.count("decoder_sparse_step", 1)
+    return _qwen(config, norms=is_third, experts=experts, expert_every=every)
 
 
 def _gemma(config: _Config, **more: Any) -> TransformerShape:
@@ -252,10 +237,10 @@ CONFIG_READERS: Mapping[str, Callable[[_Config], TransformerShape]] = MappingPro
         "llama": _llama,
         "mistral": _mistral,
         "mixtral": _mixtral,
-        "qwen2": _qwen2,
-        "qwen2_moe": _qwen2_moe,
-        "qwen3": _qwen3,
-        "qwen3_moe": _qwen3_moe,
+        "qwen2": _qwen,
+        "qwen2_moe": partial(_qwen_moe, is_third=False),
+        "qwen3": partial(_qwen, norms=True),
+        "qwen3_moe": partial(_qwen_moe, is_third=True),
         "switch_transformers": _switch,
         "t5": _t5,
     }
@@ -294,7 +279,8 @@ def read_config(text: str, *, name: str = "") -> TrainingModel:
     if not isinstance(kind, str) or kind not in CONFIG_READERS:
         if kind is None:
             raise FormatError(f"config.json: model_type is missing; known are {', '.join(CONFIG_READERS)}")
-        raise FormatError(f"config.json: {unknown('model_type', _shown(kind).strip(_QUOTE), CONFIG_READERS)}")
+        found = _shown(kind).strip("'")
+        raise FormatError(f"config.json: {unknown('model_type', found, CONFIG_READERS)}")
     config = _Config(table, kind)
     shape = CONFIG_READERS[kind](config)
     if config.missing:
@@ -306,6 +292,3 @@ def read_config(text: str, *, name: str = "") -> TrainingModel:
         )
     model = transformer(shape)
     return replace(model, name=name or kind, source=f"config.json of a {kind} model")
-
-
-_QUOTE = "'"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from treadle.training.models.attention import BlockParts
 from treadle.training.models.model_layer import Saved, Weight, Work, WorkKind, product_work
@@ -67,20 +67,12 @@ def expert_parts(hidden: int, shape: Experts, *, is_gated: bool) -> BlockParts:
     if shape.shared_gate:
         router += BlockParts((Weight("shared gate", hidden, split=False),))
     one = dense_parts(hidden, shape.feed_forward, is_gated=is_gated, name="expert ", experts=shape.experts)
-    works = tuple(_repeated(work, shape.top_k) for work in one.works)
+    works = tuple(
+        replace(work, flops=shape.top_k * work.flops, moved_elements=shape.top_k * work.moved_elements)
+        for work in one.works
+    )
     saved = tuple(
         Saved(part.name, shape.top_k * part.elements, expert=True)
         for part in (*one.saved, Saved("expert input", hidden, expert=True))
     )
     return router + BlockParts(one.weights, works, saved)
-
-
-def _repeated(work: Work, times: int) -> Work:
-    return Work(
-        work.name,
-        work.kind,
-        flops=times * work.flops,
-        moved_elements=times * work.moved_elements,
-        weight_elements=work.weight_elements,
-        expert=True,
-    )

@@ -7,7 +7,7 @@ it publishes. A sample is an image; a layer is a convolution or product with the
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from treadle.training.models.model_layer import ModelLayer, Saved, Weight, Work, WorkKind, product_work
@@ -51,7 +51,7 @@ def _square(channels: int, window: int, stride: int = 1, padding: int = 0) -> Ke
 
 
 class LayerList:
-    """Layers as they are added, and what the last one made."""
+    """Layers as they are added, side by side too, and what the last one made."""
 
     def __init__(self, size: int) -> None:
         self.layers: list[ModelLayer] = []
@@ -63,32 +63,42 @@ class LayerList:
         before = before or self.now
         after = kernel.after(before)
         taps = kernel.window[0] * kernel.window[1] * before.channels // kernel.groups
-        weights = [Weight("kernel", taps * kernel.channels, split=False)]
-        # Norm and activation: the convolution's result read twice (statistics, scaling) and written.
-        works = [
-            Work(
-                "convolution",
-                WorkKind.MATMUL,
-                flops=2 * taps * after.elements,
-                moved_elements=before.elements + after.elements,
-                weight_elements=taps * kernel.channels,
-                split=False,
-            )
-        ]
+        product = product_work("convolution", taps, kernel.channels, split=False)
+        moved = before.elements + after.elements
+        product = replace(product, flops=2 * taps * after.elements, moved_elements=moved)
         saved = []
         if not any(one is before for one in self._kept):  # what several branches read is kept once
             saved.append(Saved("input", before.elements, split=False))
             self._kept.append(before)
+        # Norm and activation: the convolution's result read twice (statistics, scaling) and written.
+        name, numbers, touches = ("norm", 2, 3) if kernel.has_norm else ("bias", 1, 2)
         if kernel.has_norm:
-            weights.append(Weight("norm", 2 * kernel.channels, split=False))
-            works.append(Work("norm", WorkKind.ELEMENTWISE, moved_elements=3 * after.elements, split=False))
             saved.append(Saved("norm input", after.elements, split=False))
-        else:
-            weights.append(Weight("bias", kernel.channels, split=False))
-            moved = 2 * after.elements
-            works.append(Work("activation", WorkKind.ELEMENTWISE, moved_elements=moved, split=False))
-        self._add("convolution", weights, works, saved, after)
+        weights = [
+            Weight("kernel", taps * kernel.channels, split=False),
+            Weight(name, numbers * kernel.channels, split=False),
+        ]
+        work = "norm" if kernel.has_norm else "activation"
+        rest = Work(work, WorkKind.ELEMENTWISE, moved_elements=touches * after.elements, split=False)
+        self._add("convolution", weights, [product, rest], saved, after)
         return after
+
+    def follow(self, kernels: Sequence[Kernel], now: Features) -> Features:
+        """Add convolutions one after the other; what the last one makes."""
+        for kernel in kernels:
+            now = self.convolve(kernel, now)
+        return now
+
+    def branch(self, branches: Sequence[Sequence[Kernel]], *, pooled: int = 0) -> None:
+        """Add branches from the same input; `pooled` channels come from a pooling without weights."""
+        entry = self.now
+        ends = [self.follow(kernels, entry) for kernels in branches]
+        self.now = Features(pooled + sum(end.channels for end in ends), ends[-1].size)
+
+    def fork(self, stem: Sequence[Kernel], ends: Sequence[Kernel], entry: Features) -> int:
+        """Add a branch that forks at its end; the channels of its ends."""
+        now = self.follow(stem, entry)
+        return sum(self.convolve(kernel, now).channels for kernel in ends)
 
     def pool(self, window: int, stride: int, padding: int = 0) -> None:
         """Maxima or means of windows: no weights; their time is left out."""
@@ -172,9 +182,7 @@ def resnet(name: str, blocks: Sequence[int], *, has_bottlenecks: bool) -> Traini
             kernels = [_square(width, 3, stride, 1), _square(width, 3, 1, 1)]
             if has_bottlenecks:
                 kernels = [_square(width, 1), kernels[0], _square(width * widening, 1)]
-            for kernel in kernels:
-                after = found.convolve(kernel)
-            if entry != after:
+            if entry != found.follow(kernels, entry):
                 found.convolve(_square(width * widening, 1, stride), entry)
     found.pool(found.now.size, 1)
     return found.classified(name, "He et al. 2016, table 1")
@@ -204,9 +212,6 @@ def mobilenet_v2() -> TrainingModel:
     return found.classified("mobilenet-v2", "Sandler et al. 2018, table 2")
 
 
-_Branch = Sequence[Kernel]
-
-
 def _tall(channels: int, length: int) -> Kernel:
     return Kernel(channels, (length, 1), 1, (length // 2, 0))
 
@@ -215,40 +220,16 @@ def _flat(channels: int, length: int) -> Kernel:
     return Kernel(channels, (1, length), 1, (0, length // 2))
 
 
-class InceptionLayers(LayerList):
-    """Layers with branches side by side, whose channels are joined."""
-
-    def branch(self, branches: Sequence[_Branch], *, pooled: int = 0) -> None:
-        """Add branches from the same input; `pooled` channels come from a pooling without weights."""
-        entry, joined, size = self.now, pooled, 0
-        for kernels in branches:
-            now = self._follow(kernels, entry)
-            joined, size = joined + now.channels, now.size
-        self.now = Features(joined, size)
-
-    def fork(self, stem: _Branch, ends: Sequence[Kernel], entry: Features) -> int:
-        """Add a branch that forks at its end; the channels of its ends."""
-        now = self._follow(stem, entry)
-        return sum(self.convolve(kernel, now).channels for kernel in ends)
-
-    def _follow(self, kernels: _Branch, now: Features) -> Features:
-        for kernel in kernels:
-            now = self.convolve(kernel, now)
-        return now
-
-
 def inception_v3() -> TrainingModel:
     """Inception blocks A to E, with the auxiliary classifier that training uses (its layers come last)."""
-    found = InceptionLayers(299)
-    for kernel in (_square(32, 3, 2), _square(32, 3), _square(64, 3, 1, 1)):
-        found.convolve(kernel)
+    found = LayerList(299)
+    found.follow([_square(32, 3, 2), _square(32, 3), _square(64, 3, 1, 1)], found.now)
     found.pool(3, 2)
-    found.convolve(_square(80, 1))
-    found.convolve(_square(192, 3))
+    found.follow([_square(80, 1), _square(192, 3)], found.now)
     found.pool(3, 2)
-    for pooled in (32, 64, 64):
+    for width in (32, 64, 64):
         double = [_square(64, 1), _square(96, 3, 1, 1), _square(96, 3, 1, 1)]
-        found.branch([[_square(64, 1)], [_square(48, 1), _square(64, 5, 1, 2)], double, [_square(pooled, 1)]])
+        found.branch([[_square(64, 1)], [_square(48, 1), _square(64, 5, 1, 2)], double, [_square(width, 1)]])
     halving = [_square(64, 1), _square(96, 3, 1, 1), _square(96, 3, 2)]
     found.branch([[_square(384, 3, 2)], halving], pooled=288)
     for width in (128, 160, 160, 192):
@@ -268,8 +249,8 @@ def inception_v3() -> TrainingModel:
         found.now = Features(channels, entry.size)
     found.pool(found.now.size, 1)
     found.multiply(CLASSES)
-    auxiliary = found.convolve(_square(128, 1), Features(before_auxiliary.channels, 5))
-    found.multiply(CLASSES, found.convolve(_square(768, 5), auxiliary))
+    pooled = Features(before_auxiliary.channels, 5)
+    found.multiply(CLASSES, found.follow([_square(128, 1), _square(768, 5)], pooled))
     return found.model("inception-v3", "Szegedy et al. 2016, table 1")
 
 

@@ -7,9 +7,10 @@ rows are looked up where they are and exchanged once forward (rows) and once bac
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 
-from treadle.training.models.model_layer import ModelLayer, Saved, Weight, Work, WorkKind
+from treadle.training.models.model_layer import ModelLayer, Saved, Weight, Work, WorkKind, product_work
 from treadle.training.models.training_model import TrainingModel
 
 ROW_MULTIPLE = 61_440
@@ -58,27 +59,15 @@ def dlrm(
     vectors = tables + 1
     # Each pair of vectors once, beside the dense features' own vector.
     crossed = vectors * (vectors - 1) // 2
+    flops, moved = 2 * vectors * vectors * width, vectors * width + crossed
     interaction = ModelLayer(
         "interaction",
-        works=(
-            Work(
-                "pairs",
-                WorkKind.MATMUL,
-                flops=2 * vectors * vectors * width,
-                moved_elements=vectors * width + crossed,
-                split=False,
-            ),
-        ),
+        works=(Work("pairs", WorkKind.MATMUL, flops=flops, moved_elements=moved, split=False),),
         saved=(Saved("vectors", vectors * width, split=False),),
         boundary_elements=crossed + width,
     )
-    layers = [
-        lookup,
-        *_products("bottom", bottom),
-        interaction,
-        *_products("top", (crossed + width, *top)),
-    ]
-    return TrainingModel(name, tuple(layers), unit="sample", source=source)
+    before, after = _products("bottom", bottom), _products("top", (crossed + width, *top))
+    return TrainingModel(name, (lookup, *before, interaction, *after), unit="sample", source=source)
 
 
 def _products(name: str, widths: Sequence[int]) -> list[ModelLayer]:
@@ -86,14 +75,10 @@ def _products(name: str, widths: Sequence[int]) -> list[ModelLayer]:
         ModelLayer(
             f"{name} {index}",
             weights=(Weight("matrix", (rows + 1) * columns, split=False),),
+            # the activation reads and writes what the product made
             works=(
-                Work(
-                    "product",
-                    WorkKind.MATMUL,
-                    flops=2 * rows * columns,
-                    moved_elements=rows + 3 * columns,
-                    weight_elements=rows * columns,
-                    split=False,
+                replace(
+                    product_work("product", rows, columns, split=False), moved_elements=rows + 3 * columns
                 ),
             ),
             saved=(Saved("input", rows, split=False),),
