@@ -131,7 +131,7 @@ THIRD_PARTY = {
     "highspy": {"math"},
     "joblib": {"synthesis", "planning"},
     "lxml": {"topologies", "formats"},
-    "msgspec": {"finder", "parallelism", "planning", "simulation", "topologies", "training", ""},
+    "msgspec": {"finder", "parallelism", "planning", "schedules", "simulation", "topologies", "training", ""},
     "networkx": {"topologies", "planning"},
     "pandas": {"planning"},
     "yaml": {"topologies"},

@@ -84,6 +84,7 @@ def test_round_trip(tmp_path: Path, demands: Demands | None) -> None:
         (lambda _, c: c.update({"demands.npy": npy([1, 2])}), "wrong number of dimensions"),
         (lambda _, c: c.update({"demands.npy": npy([[1, 2], [3, 4]])}), "of 2 ranks, the collective has 9"),
         (lambda _, c: c.update({"demands.npy": npy([[-1] * 9] * 9)}), "from 0 to 2"),
+        (lambda _, c: c.update({"demands.npy": npy([[1] * 10] * 10)}), "100 values, expected at most 81"),
     ],
 )
 def test_hostile_files_are_refused_in_a_line(

@@ -6,20 +6,20 @@ import io
 import json
 import zipfile
 from fractions import Fraction
-from math import inf
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from msgspec import to_builtins
 
 import treadle
 from treadle.errors import FormatError, MemoryLimitError
-from treadle.schedules.collective import Collective, CollectiveKind
-from treadle.schedules.plan import Pipelining, PlanEntry
+from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.plan_files import budget
+from treadle.schedules.plan_files.archive import dump_plan
 from treadle.schedules.plan_files.budget import MemoryBudget
-from treadle.schedules.plan_files.collective_values import collective_values, read_collective
-from treadle.schedules.plan_files.entry_values import entry_values, read_entry
+from treadle.schedules.plan_files.manifest import read_manifest
 from treadle.schedules.plan_files.manifest_values import (
     fraction_text,
     indented,
@@ -27,13 +27,13 @@ from treadle.schedules.plan_files.manifest_values import (
     read_list,
     read_object,
     read_optional,
-    read_scalars,
     read_string,
     read_whole,
     read_wholes,
 )
 from treadle.schedules.plan_files.members import MemberReader, to_npy, write_member
-from treadle.schedules.plan_files.optional_members import OptionalMembers
+from treadle.schedules.plan_files.optional_members import optional_names
+from treadle.schedules.plan_files.plan_reader import read_plan
 
 PLAN = treadle.solve("ring:4", "allgather").plan
 
@@ -79,7 +79,6 @@ def test_manifests_are_written_as_json_writes_them(value: object) -> None:
             [[1, True], [2**63], [-(2**63) - 1], [1, 2.0], [2**63, 1]],
             "expected an integer",
         ),
-        (read_scalars, [{}, {"a": 1, "b": "x", "c": 0.5}], [[], "x", None], "expected an object"),
     ],
 )
 def test_values_of_manifests(read: Any, good: list[Any], bad: list[Any], text: str) -> None:
@@ -97,10 +96,6 @@ def test_values_that_are_read_into_others() -> None:
     assert fraction_text(Fraction(-6, 4)) == "-3/2"
     assert read_optional(None, read_whole, "x") is None
     assert said(lambda: read_optional("1", read_whole, "x")) == "x: expected an integer"
-    for value in (True, None, [1], inf):
-        assert said(lambda value=value: read_scalars({"ok": 1, "k" * 120: value}, "x")) == (
-            f"x: {'k' * 100!r} is neither text nor a finite number"
-        )
 
 
 def test_objects_have_their_keys() -> None:
@@ -113,32 +108,31 @@ def test_objects_have_their_keys() -> None:
     assert said(lambda: read_object({"z": 1}, "x", {"b", "y"})) == "x: key 'b' is missing"
 
 
+def manifest(**changes: Any) -> str:
+    """The text of a manifest of two entries of routes."""
+    entries = [entry(), {**entry(), "min_bytes": 9}]
+    collective = {"kind": "alltoall", "ranks": [0, 1], "root": None, "weights": None, "forwarders": []}
+    values = {"treadle": "plan", "version": 2, "topology_sha256": "", "collective": collective}
+    values |= {"algorithm": "a", "algbw": "1/1", "optimal_algbw": None, "witness": None, "provenance": {}}
+    return json.dumps(
+        values | {"entries": entries, "forests": 0, "steps": [], "routes": [{"n_chunks": 1}]} | changes
+    )
+
+
 def entry(**changes: Any) -> dict[str, Any]:
-    return {"min_bytes": 3, "max_bytes": None} | changes
+    return {"min_bytes": 3, "max_bytes": None, "type": "routes", "routes": 0} | changes
 
 
 def test_entries() -> None:
-    schedule = PLAN.entries[0].schedule
-    made = PlanEntry(3, 9, schedule, "ring", "k=2", (Pipelining(1, 2), Pipelining(5, 4, "ll")))
-    values = entry_values(made)
-    assert values == {
-        "min_bytes": 3,
-        "max_bytes": 9,
-        "algorithm": "ring",
-        "options": "k=2",
-        "pipelining": [[1, 2, ""], [5, 4, "ll"]],
-    }
-    assert read_entry(values, schedule) == made
-    assert entry_values(PlanEntry(0, None, schedule)) == {"min_bytes": 0, "max_bytes": None}
-    assert read_entry(entry(), schedule) == PlanEntry(3, None, schedule)
-    thousand = [[number, 1, ""] for number in range(1000)]
-    assert len(read_entry(entry(pipelining=thousand), schedule).pipelining) == 1000
+    (first, second) = read_manifest(manifest()).entries
+    assert (first.min_bytes, first.max_bytes, first.pipelining, second.min_bytes) == (3, None, (), 9)
+    cuts = [[number, 1, ""] for number in range(1000)]
+    (made,) = read_manifest(manifest(entries=[entry(pipelining=cuts, algorithm="a", options="k=2")])).entries
+    assert (len(made.pipelining), made.algorithm, made.options) == (1000, "a", "k=2")
+    assert to_builtins(first) == entry()
     for changes, text in (
-        ({"pipelining": [*thousand, [2000, 1, ""]]}, "entries: pipelining: 1001, expected 0 to 1000"),
-        (
-            {"pipelining": [[0, 1]]},
-            "entries: pipelining: expected bytes, slices and protocol, found 2 values",
-        ),
+        ({"pipelining": [*cuts, [2000, 1, ""]]}, "entries: pipelining: 1001, expected 0 to 1000"),
+        ({"pipelining": [[0, 1]]}, "entries: pipelining: expected bytes, slices and protocol"),
         ({"pipelining": [[0, "1", ""]]}, "entries: pipelining: expected an integer"),
         ({"pipelining": [["0", 1, ""]]}, "entries: pipelining: expected an integer"),
         ({"pipelining": [[0, 1, 2]]}, "entries: pipelining: expected a string"),
@@ -147,8 +141,32 @@ def test_entries() -> None:
         ({"options": 3}, "entries: options: expected a string"),
         ({"min_bytes": None}, "entries: min_bytes: expected an integer"),
         ({"max_bytes": "9"}, "entries: max_bytes: expected an integer"),
+        ({"max_bytes": 2**63}, "entries: max_bytes: expected an integer"),
     ):
-        assert said(lambda changes=changes: read_entry(entry(**changes), schedule)) == text
+        assert said(lambda changes=changes: read_manifest(manifest(entries=[entry(**changes)]))) == text
+
+
+def test_fractions_of_manifests() -> None:
+    for good in ("6/4", "1" * 1000 + "/3", "1/" + "1" * 1000, "0/1", "01/02"):
+        assert read_manifest(manifest(algbw=good)).algbw == good
+    for bad in ("1", "1/0", "-1/2", "1/2 ", "1/2\n", "1/" + "1" * 1001, "1" * 1001 + "/1", "١/2", 0.5, None):
+        text = said(lambda bad=bad: read_manifest(manifest(algbw=bad)))
+        assert text == 'algbw: expected a fraction "p/q"'
+
+
+def test_provenance_is_of_texts_and_numbers() -> None:
+    given = {"a": 1, "b": "x", "c": 0.5, "d": 2**70, "e": 3.0}
+    found = read_manifest(manifest(provenance=given)).provenance
+    assert [(value, type(value)) for value in found.values()] == [(v, type(v)) for v in given.values()]
+    for value in ("true", "null", "[1]", "1e999"):
+        text = manifest(provenance={"ok": 1, "k" * 120: "?"}).replace('"?"', value)
+        assert said(lambda text=text: read_manifest(text)) == (
+            f"provenance: {'k' * 100!r} is neither text nor a finite number"
+        )
+    for other in ([], "x", None):
+        assert said(lambda other=other: read_manifest(manifest(provenance=other))) == (
+            "provenance: expected an object"
+        )
 
 
 def archive(*members: tuple[str, bytes]) -> zipfile.ZipFile:
@@ -163,24 +181,6 @@ def reader(*members: tuple[str, bytes], granted: int = 2**30) -> MemberReader:
     return MemberReader(archive(*members), MemoryBudget(granted))
 
 
-def read(value: Any, *members: tuple[str, bytes]) -> Collective:
-    return read_collective(value, reader(*members), PLAN.topology, MemoryBudget(2**30))
-
-
-def test_collectives_there_and_back() -> None:
-    demands = Collective(CollectiveKind.ALLTOALL, (0, 1)).pair_demands
-    for made in (
-        Collective(CollectiveKind.REDUCE, (2, 0, 1), root=1, forwarders=(3,)),
-        Collective(CollectiveKind.ALLGATHER, (2, 0, 1), weights=(1, 0, 7)),
-        Collective(CollectiveKind.ALLREDUCE, (2, 0, 1, 3), groups=((3, 0), (1, 2)), ranks_forward=True),
-        Collective(CollectiveKind.ALLTOALL, (1, 0), demands=demands),
-    ):
-        values = json.loads(json.dumps(collective_values(made)))
-        assert read(values, ("demands.npy", to_npy(demands.matrix))) == made
-        assert ("groups" in values) == ("ranks_forward" in values) == (made.groups is not None)
-        assert ("demands" in values) == (made.demands is not None)
-
-
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
@@ -190,10 +190,6 @@ def test_collectives_there_and_back() -> None:
         ({"forwarders": ["x"]}, "collective.forwarders: expected an integer"),
         ({"root": "x"}, "collective.root: expected an integer"),
         ({"weights": "x"}, "collective.weights: expected a list"),
-        (
-            {"ranks": [0, 1, 2], "forwarders": [3, 4]},
-            "collective: 3 ranks and 2 forwarders, the fabric has 4 nodes",
-        ),
         ({"demands": "x"}, "collective.demands: expected 'demands.npy'"),
         ({"groups": [[0, 1]]}, "collective: groups and ranks_forward stand together or not at all"),
         ({"ranks_forward": True}, "collective: groups and ranks_forward stand together or not at all"),
@@ -203,18 +199,23 @@ def test_collectives_there_and_back() -> None:
         ),
         ({"groups": 3, "ranks_forward": True}, "collective.groups: expected a list"),
         ({"groups": [3], "ranks_forward": True}, "collective.groups: expected a list"),
+        ({"x" * 70: 1}, f"collective: key '{'x' * 59}...' is unknown"),
     ],
 )
 def test_what_is_no_collective(changes: dict[str, Any], text: str) -> None:
     values = {"kind": "allgather", "ranks": [0, 1], "root": None, "weights": None, "forwarders": []}
-    assert said(lambda: read(values | changes)) == text
+    assert said(lambda: read_manifest(manifest(collective=values | changes))) == text
 
 
-def test_demands_are_no_more_than_the_ranks_have() -> None:
-    values = {"kind": "alltoall", "ranks": [0, 1], "root": None, "weights": None, "forwarders": []}
-    values["demands"] = "demands.npy"
-    assert said(lambda: read(values, ("demands.npy", to_npy(np.ones((2, 3)))))) == (
-        "member demands.npy: 6 values, expected at most 4"
+def test_ranks_are_nodes_of_the_fabric(tmp_path: Path) -> None:
+    content = dump_plan(PLAN)
+    with zipfile.ZipFile(io.BytesIO(content)) as whole:
+        members = [(name, whole.read(name)) for name in whole.namelist()]
+    values = json.loads(members[0][1])
+    values["collective"] |= {"ranks": [0, 1, 2], "forwarders": [3, 4]}
+    members[0] = ("manifest.json", json.dumps(values).encode())
+    assert said(lambda: read_plan(archive(*members), 2**30)) == (
+        "collective: 3 ranks and 2 forwarders, the fabric has 4 nodes"
     )
 
 
@@ -306,15 +307,17 @@ def test_state_of_steps_is_counted_by_the_width_of_masks() -> None:
 
 
 def test_rising_routes_and_ways_are_numbered() -> None:
-    manifest: dict[str, Any] = {"ways": [1], "operations": [1], "fresh": [0], "rising": [2, 0]}
-    assert OptionalMembers(manifest, 2, 3).names() == {
+    chunks = [{"n_chunks": 1}]
+    numbers: dict[str, Any] = {"ways": [1], "operations": [1], "fresh": [0], "rising": [2, 0]}
+    given = read_manifest(manifest(steps=chunks * 2, routes=chunks * 3, **numbers))
+    assert optional_names(given) == {
         *(f"routes/{number}/hop_layer.npy" for number in (0, 2)),
         "steps/0/fresh.npy",
         *(f"steps/1/{key}.npy" for key in ("twins", "way_kinds", "way_length", "way_links")),
     }
-    for numbers in ([3], [-1], [1, 1]):
-        for key in manifest:
-            other = manifest | {key: numbers}
-            assert said(lambda other=other: OptionalMembers(other, 3, 3)) == (
+    for wrong in ([3], [-1], [1, 1]):
+        for key in numbers:
+            other = {"steps": chunks * 3, "routes": chunks * 3, key: wrong}
+            assert said(lambda other=other: read_manifest(manifest(**other))) == (
                 f"{key}: expected numbers from 0 to 2, each once"
             )

@@ -24,8 +24,9 @@ from treadle.schedules.alltoall.timed_routes import TimedRoutes
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.factored import FactoredForest, FactoredSchedule
 from treadle.schedules.plan import Plan
-from treadle.schedules.plan_files import factored, group_forests, plan_reader
+from treadle.schedules.plan_files import factored, plan_reader
 from treadle.schedules.plan_files.archive import dump_plan, load_plan, parse_plan
+from treadle.schedules.plan_files.manifest import VERSION
 from treadle.schedules.schedule import Schedule
 from treadle.schedules.trees.forest import Direction
 from treadle.schedules.trees.group_schedule import GroupSchedule
@@ -75,7 +76,7 @@ def test_kept_files_are_read_and_verified(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", [path for path in KEPT if path.stem[:2] == f"v{plan_reader.VERSION}"], ids=lambda path: path.stem
+    "path", [path for path in KEPT if path.stem[:2] == f"v{VERSION}"], ids=lambda path: path.stem
 )
 def test_what_is_written_today_is_what_was_kept(path: Path) -> None:
     """To the member; so a change of the format without a new version is noticed."""
@@ -86,12 +87,12 @@ def test_what_is_written_today_is_what_was_kept(path: Path) -> None:
 
 
 def test_every_version_is_kept() -> None:
-    assert {manifest_of(path)["version"] for path in KEPT} == set(range(1, plan_reader.VERSION + 1))
+    assert {manifest_of(path)["version"] for path in KEPT} == set(range(1, VERSION + 1))
     assert all(path.stem.startswith(f"v{manifest_of(path)['version']}-") for path in KEPT)
 
 
 def test_versions_that_are_not_known_are_refused(tmp_path: Path) -> None:
-    for version in (0, plan_reader.VERSION + 1):
+    for version in (0, VERSION + 1):
         path = tmp_path / "plan"
         with zipfile.ZipFile(KEPT[0]) as kept, zipfile.ZipFile(path, "w") as made:
             for name in kept.namelist():
@@ -131,12 +132,13 @@ def test_every_member_of_the_format_is_kept() -> None:
     for path in KEPT:
         with zipfile.ZipFile(path) as archive:
             found |= {_column(name) for name in archive.namelist() if name.endswith(".npy")}
-    wanted = {f"forests/{key}" for key in (*group_forests.FOREST_COLUMNS, *group_forests.FOREST_COUNTS)}
-    wanted |= {f"groups/{key}" for key in (*group_forests.FOREST_COLUMNS, *group_forests.GROUP_COUNTS)}
-    wanted |= {f"steps/{key}" for key in (*plan_reader.STEP_COLUMNS, *plan_reader.STEP_COUNTS, "targets")}
-    wanted |= {f"routes/{key}" for key in (*plan_reader.ROUTE_COLUMNS, *plan_reader.ROUTE_COUNTS)}
-    wanted |= {f"rounds/{key}" for key in (*plan_reader.ROUND_COLUMNS, *plan_reader.ROUND_COUNTS)}
-    wanted |= {_column(name) for name in factored.factored_members(0, 1)} | {"demands"}
+    wanted = {
+        f"{folder}/{key}"
+        for folder, columns in plan_reader.COLUMNS.items()
+        for keys in columns
+        for key in keys
+    }
+    wanted |= {_column(name) for name in factored.factored_members(0, 1)} | {"demands", "steps/targets"}
     assert found == wanted
 
 

@@ -17,7 +17,7 @@ forests of all groups that flow one way are one table (`plan_files.group_forests
 many such tables there are.
 
 An entry of a set may name its ``algorithm`` and ``options``, and ``pipelining``: rows of bytes, slices and
-protocol (`plan_files.entry_values`).
+protocol (`plan_files.manifest`).
 
 All-to-all, its routes, factored forests, groups, the ways of steps (`plan_files.optional_members`) and what
 entries say of their making came to version 2 without a new number: a program that does not know them refuses
@@ -41,6 +41,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
+from msgspec import UNSET, to_builtins
 
 from treadle.arrays import Int32Array
 from treadle.atomic import write_bytes
@@ -53,24 +54,22 @@ from treadle.schedules.alltoall.timed_routes import TimedRoutes
 from treadle.schedules.factored import FactoredForest, FactoredSchedule
 from treadle.schedules.plan import HasPlan, Plan, PlanEntry, plan_of
 from treadle.schedules.plan_files.budget import MAX_MEMORY
-from treadle.schedules.plan_files.collective_values import DEMANDS_MEMBER, collective_values
-from treadle.schedules.plan_files.entry_values import entry_values
 from treadle.schedules.plan_files.factored import write_factored
-from treadle.schedules.plan_files.group_forests import FOREST_COLUMNS, FOREST_COUNTS, write_group_forests
+from treadle.schedules.plan_files.group_forests import write_group_forests
+from treadle.schedules.plan_files.manifest import (
+    DEMANDS_MEMBER,
+    VERSION,
+    ChunkTable,
+    CollectiveTable,
+    EntryTable,
+    EntryType,
+    LayerTable,
+    Manifest,
+)
 from treadle.schedules.plan_files.manifest_values import fraction_text, indented
 from treadle.schedules.plan_files.members import to_npy, write_member
 from treadle.schedules.plan_files.optional_members import numbers_with, write_optional
-from treadle.schedules.plan_files.plan_reader import (
-    ROUND_COLUMNS,
-    ROUND_COUNTS,
-    ROUTE_COLUMNS,
-    ROUTE_COUNTS,
-    STEP_COLUMNS,
-    STEP_COUNTS,
-    VERSION,
-    read_plan,
-    targets_member,
-)
+from treadle.schedules.plan_files.plan_reader import COLUMNS, read_plan, targets_member
 from treadle.schedules.steps.steps import Steps
 from treadle.schedules.trees.forest import Forest, ForestSchedule
 from treadle.schedules.trees.group_schedule import GroupSchedule
@@ -142,22 +141,22 @@ def dump_plan(plan: Plan, *, source: str = "plan") -> bytes:
     write and 0.3 s to read.
     """
     parts = _Parts()
-    entries = [_row(entry, parts) for entry in plan.entries]
+    entries = tuple(_row(entry, parts) for entry in plan.entries)
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         try:
             fabric, digest = dump_with_hash(plan.topology)
-            content = _manifest(plan, digest, entries, parts)
+            content = to_builtins(_manifest(plan, digest, entries, parts))
             write_member(archive, "manifest.json", indented(content).encode() + b"\n")
             write_member(archive, "topology.json", fabric.encode())
         except UnicodeEncodeError as error:
             raise FormatError(f"a name is no valid text ({error.reason})", source=source) from None
-        _write_columns(archive, "forests", parts.forests, FOREST_COLUMNS, FOREST_COUNTS)
-        _write_columns(archive, "steps", parts.steps, STEP_COLUMNS, STEP_COUNTS)
-        _write_columns(archive, "routes", parts.routes, ROUTE_COLUMNS, ROUTE_COUNTS)
+        _write_columns(archive, "forests", parts.forests)
+        _write_columns(archive, "steps", parts.steps)
+        _write_columns(archive, "routes", parts.routes)
         for number, routes in enumerate(parts.routes):
             write_optional(archive, "rising", number, routes)
-        _write_columns(archive, "rounds", parts.rounds, ROUND_COLUMNS, ROUND_COUNTS)
+        _write_columns(archive, "rounds", parts.rounds)
         for number, forest in enumerate(parts.factored):
             write_factored(archive, number, forest)
         for number, forests in enumerate(parts.grouped):
@@ -236,10 +235,11 @@ class _Parts:
     grouped: list[tuple[Forest, ...]] = field(default_factory=list)
 
 
-def _row(entry: PlanEntry, parts: _Parts) -> dict[str, object]:
+def _row(entry: PlanEntry, parts: _Parts) -> EntryTable:
     """An entry as the manifest has it; what it names is added to the parts."""
     schedule = entry.schedule
     numbers: dict[str, int] = {}
+    word: EntryType
     if isinstance(schedule, ExchangeSchedule):
         word, numbers["sends"] = "exchange", _number(parts.steps, schedule.sends)
         parts.targets[numbers["sends"]] = schedule.targets
@@ -262,7 +262,15 @@ def _row(entry: PlanEntry, parts: _Parts) -> dict[str, object]:
         else:
             word, known, phases = "steps", parts.steps, schedule.phases
         numbers = {part.direction.value: _number(known, part) for part in phases}
-    return entry_values(entry) | {"type": word} | numbers
+    return EntryTable(
+        min_bytes=entry.min_bytes,
+        max_bytes=entry.max_bytes,
+        algorithm=entry.algorithm,
+        options=entry.options,
+        pipelining=tuple((one.min_bytes, one.slices, one.protocol) for one in entry.pipelining),
+        type=word,
+        **numbers,
+    )
 
 
 def _number(known: list[Any], part: Any) -> int:
@@ -274,13 +282,8 @@ def _number(known: list[Any], part: Any) -> int:
     return len(known) - 1
 
 
-def _write_columns(
-    archive: zipfile.ZipFile,
-    folder: str,
-    parts: Sequence[object],
-    columns: tuple[str, ...],
-    counts: dict[str, str],
-) -> None:
+def _write_columns(archive: zipfile.ZipFile, folder: str, parts: Sequence[object]) -> None:
+    columns, counts = COLUMNS[folder]
     for number, part in enumerate(parts):
         for key in columns:
             write_member(archive, f"{folder}/{number}/{key}.npy", to_npy(getattr(part, key)))
@@ -288,27 +291,35 @@ def _write_columns(
             write_member(archive, f"{folder}/{number}/{key}.npy", to_npy(np.diff(getattr(part, offset))))
 
 
-def _manifest(plan: Plan, digest: str, entries: list[dict[str, object]], parts: _Parts) -> dict[str, object]:
-    only_some: dict[str, object] = {
-        "routes": [{"n_chunks": part.n_chunks} for part in parts.routes],
-        "rising": numbers_with("rising", parts.routes),
-        "rounds": len(parts.rounds),
-        "factored": [{"layers": len(forest.layers)} for forest in parts.factored],
-        "groups": len(parts.grouped),
+def _manifest(plan: Plan, digest: str, entries: tuple[EntryTable, ...], parts: _Parts) -> Manifest:
+    collective = plan.collective
+    table = CollectiveTable(
+        kind=collective.kind,
+        ranks=collective.ranks,
+        root=collective.root,
+        weights=collective.weights,
+        forwarders=collective.forwarders,
+        groups=collective.groups or UNSET,
+        ranks_forward=collective.ranks_forward if collective.groups else UNSET,
+        demands=UNSET if collective.demands is None else DEMANDS_MEMBER,
+    )
+    return Manifest(
+        treadle="plan",
+        version=VERSION,
+        topology_sha256=digest,
+        collective=table,
+        algorithm=plan.algorithm,
+        algbw=fraction_text(plan.algbw),
+        optimal_algbw=None if plan.optimal_algbw is None else fraction_text(plan.optimal_algbw),
+        witness=None if plan.witness is None else plan.witness.to_json(),
+        provenance=dict(plan.provenance),
+        entries=entries,
+        forests=len(parts.forests),
+        steps=tuple(ChunkTable(part.n_chunks) for part in parts.steps),
+        routes=tuple(ChunkTable(part.n_chunks) for part in parts.routes),
+        rising=numbers_with("rising", parts.routes),
+        rounds=len(parts.rounds),
+        factored=tuple(LayerTable(len(forest.layers)) for forest in parts.factored),
+        groups=len(parts.grouped),
         **{key: numbers_with(key, parts.steps) for key in ("ways", "operations", "fresh")},
-    }
-    return {
-        "treadle": "plan",
-        "version": VERSION,
-        "topology_sha256": digest,
-        "collective": collective_values(plan.collective),
-        "algorithm": plan.algorithm,
-        "algbw": fraction_text(plan.algbw),
-        "optimal_algbw": None if plan.optimal_algbw is None else fraction_text(plan.optimal_algbw),
-        "witness": None if plan.witness is None else plan.witness.to_json(),
-        "provenance": dict(plan.provenance),
-        "entries": entries,
-        "forests": len(parts.forests),
-        "steps": [{"n_chunks": part.n_chunks} for part in parts.steps],
-        **{key: value for key, value in only_some.items() if value},
-    }
+    )

@@ -6,12 +6,18 @@ import json
 import re
 from collections.abc import Callable, Collection, Mapping
 from fractions import Fraction
-from math import isfinite
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
+
+from msgspec import Meta
 
 from treadle.errors import FormatError
+from treadle.typed_files import read_value
 
 _T = TypeVar("_T")
+Whole = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1, description="an integer")]
+Wholes = tuple[Whole, ...]
+_FRACTION_PATTERN = r"\A[0-9]{1,1000}/(?=[0-9]{1,1000}\Z)0*[1-9][0-9]*\Z"
+FractionText = Annotated[str, Meta(pattern=_FRACTION_PATTERN, description='a fraction "p/q"')]
 
 _FRACTION = re.compile(r"(\d{1,1000})/(\d{1,1000})")
 
@@ -27,6 +33,18 @@ def indented(value: object, depth: int = 0) -> str:
         items = map(str, value) if all_whole else (indented(item, depth + 1) for item in value)
         return f"[{inner}{f',{inner}'.join(items)}{outer}]"
     return json.dumps(value, allow_nan=False)
+
+
+def read_table(value: object, kind: type[_T], place: str) -> _T:
+    """A table; FormatError with a place of names alone, as "entries: routes: expected an integer"."""
+    try:
+        return read_value(value, kind)
+    except FormatError as error:
+        where, _, what = str(error).partition(": ")
+        where = re.sub(r"\[\d+\]", "", re.sub(r"\[\d+\]\.", ": ", where if where != "file" else place))
+        what = re.sub(r"(expected [^:]*), found .*", r"\1", what, flags=re.DOTALL)
+        what = re.sub(r'unknown key "(.*?)"?; known .*', r"key '\1' is unknown", what, flags=re.DOTALL)
+        raise FormatError(f"{where}: {what}") from None
 
 
 def read_object(
@@ -75,16 +93,6 @@ def read_fraction(value: Any, place: str) -> Fraction:
     if match is None or not int(match[2]):
         raise FormatError(f'{place}: expected a fraction "p/q"')
     return Fraction(int(match[1]), int(match[2]))
-
-
-def read_scalars(value: Any, place: str) -> dict[str, str | int | float]:
-    """An object of texts and finite numbers."""
-    if not isinstance(value, dict):
-        raise FormatError(f"{place}: expected an object")
-    for key, item in value.items():
-        if type(item) not in (str, int, float) or (isinstance(item, float) and not isfinite(item)):
-            raise FormatError(f"{place}: {key[:100]!r} is neither text nor a finite number")
-    return value
 
 
 def fraction_text(value: Fraction) -> str:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treadle.errors import FormatError
-from treadle.schedules.plan_files.manifest_values import read_list, read_whole
+from treadle.schedules.plan_files.manifest import Manifest
 from treadle.schedules.plan_files.members import MemberReader, offsets_from, to_npy, write_member
 
 _MEMBERS: Mapping[str, tuple[str, tuple[str, ...], Callable[[Any], bool]]] = MappingProxyType(
@@ -35,9 +35,9 @@ _MEMBERS: Mapping[str, tuple[str, tuple[str, ...], Callable[[Any], bool]]] = Map
 """By key of the manifest: folder, members, and whether some steps or routes have them."""
 
 
-def numbers_with(key: str, parts: Sequence[Any]) -> list[int]:
+def numbers_with(key: str, parts: Sequence[Any]) -> tuple[int, ...]:
     """Numbers of the steps or routes that have the members of a key."""
-    return [number for number, part in enumerate(parts) if _MEMBERS[key][2](part)]
+    return tuple(number for number, part in enumerate(parts) if _MEMBERS[key][2](part))
 
 
 def write_optional(archive: zipfile.ZipFile, key: str, number: int, part: Any) -> None:
@@ -49,54 +49,33 @@ def write_optional(archive: zipfile.ZipFile, key: str, number: int, part: Any) -
         write_member(archive, f"{folder}/{number}/{column}.npy", to_npy(values))
 
 
-class OptionalMembers:
-    """Which steps and routes have these members.
+def optional_names(manifest: Manifest) -> set[str]:
+    """Names of the members of all steps and routes that have some."""
+    return {
+        f"{folder}/{number}/{column}.npy"
+        for key, (folder, columns, _) in _MEMBERS.items()
+        for number in getattr(manifest, key)
+        for column in columns
+    }
 
-    Parameters
-    ----------
-    manifest : mapping
-        With ``ways``, ``operations``, ``fresh`` and ``rising``.
-    n_steps, n_routes : int
 
-    Raises
-    ------
-    FormatError
-        If a number is none of the steps or routes, or given twice.
-    """
-
-    def __init__(self, manifest: Mapping[str, Any], n_steps: int, n_routes: int) -> None:
-        self._numbers: dict[str, frozenset[int]] = {}
-        for key, (folder, _, _) in _MEMBERS.items():
-            total = n_steps if folder == "steps" else n_routes
-            numbers = [read_whole(item, key) for item in read_list(manifest[key], key)]
-            if len(set(numbers)) < len(numbers) or not all(0 <= number < total for number in numbers):
-                raise FormatError(f"{key}: expected numbers from 0 to {total - 1}, each once")
-            self._numbers[key] = frozenset(numbers)
-
-    def names(self) -> set[str]:
-        """Names of the members."""
-        return {
-            f"{folder}/{number}/{column}.npy"
-            for key, (folder, columns, _) in _MEMBERS.items()
-            for number in self._numbers[key]
-            for column in columns
-        }
-
-    def columns(self, members: MemberReader, folder: str, number: int) -> dict[str, NDArray[Any]]:
-        """The fields of `Steps` or `RouteSchedule` that they are."""
-        place = f"{folder}/{number}"
-        found: dict[str, NDArray[Any]] = {}
-        for key, (of, columns, _) in _MEMBERS.items():
-            for column in columns if of == folder and number in self._numbers[key] else ():
-                name = f"{place}/{column}.npy"
-                if column == "way_length":
-                    lengths = members.array(name, np.int64)
-                    if lengths.size:
-                        found["way_offset"] = offsets_from(lengths, f"{place}: {column} has", least=1)
-                    continue
-                found[column] = members.array(name, np.int32)
-                if column == "fresh":
-                    if found[column].size and (found[column].min() < 0 or found[column].max() > 1):
-                        raise FormatError(f"{name}: expected 0 and 1 only")
-                    found[column] = found[column].astype(np.bool_)
-        return found
+def optional_columns(
+    members: MemberReader, manifest: Manifest, folder: str, number: int
+) -> dict[str, NDArray[Any]]:
+    """The fields of `Steps` or `RouteSchedule` that they are."""
+    place = f"{folder}/{number}"
+    found: dict[str, NDArray[Any]] = {}
+    for key, (of, columns, _) in _MEMBERS.items():
+        for column in columns if of == folder and number in getattr(manifest, key) else ():
+            name = f"{place}/{column}.npy"
+            if column == "way_length":
+                lengths = members.array(name, np.int64)
+                if lengths.size:
+                    found["way_offset"] = offsets_from(lengths, f"{place}: {column} has", least=1)
+                continue
+            found[column] = members.array(name, np.int32)
+            if column == "fresh":
+                if found[column].size and (found[column].min() < 0 or found[column].max() > 1):
+                    raise FormatError(f"{name}: expected 0 and 1 only")
+                found[column] = found[column].astype(np.bool_)
+    return found
