@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import numpy as np
 import pytest
 
 from treadle.errors import ScheduleError
-from treadle.synthesis.integer_program import IntegerProgram
+from treadle.math.columns import IntegerProgram
 from treadle.synthesis.scheduler_options import (
     COMMON_OPTIONS,
     OPTIONS_OF,
@@ -132,7 +133,7 @@ def test_numbers_beyond_their_limits(kind: type[Any], values: dict[str, int], wo
 def test_an_integer_program_and_its_relaxation() -> None:
     """Most of 3 x + 2 y with 2 x + y <= 5, x - y >= -2 and y <= 2: 3/2 and 2; whole: 2 and 1."""
     program = IntegerProgram()
-    x, y = program.add_column(3), program.add_column(2, 2)
+    x, y = program.column(3), program.column(2, upper=2)
     assert (x, y) == (0, 1)
     assert program.add_row({x: 2, y: 1}, upper=5) == 0
     assert program.add_row({x: 1, y: -1}, lower=-2) == 1
@@ -140,27 +141,27 @@ def test_an_integer_program_and_its_relaxation() -> None:
     assert relaxed is not None
     assert relaxed[0] == pytest.approx([1.5, 2])
     assert relaxed[1] == pytest.approx([1.5, 0])  # half of 3 for each unit of the first row
-    assert program.solve() == [2, 1]
+    assert program.integers() == [2, 1]
     again = program.relaxed()
     assert again is not None
     assert again[0] == pytest.approx([1.5, 2])
-    program.set_upper(y, None)
-    assert program.solve() == [1, 3]
-    program.set_cost(x, 5)  # 5 each for 2 of the row, 2 for 1
-    assert program.solve() == [2, 1]
-    program.set_row(0, None, 4)
-    assert program.solve() == [2, 0]
-    program.set_row(0, 9, 4)
-    assert program.solve() is None
+    program.solver.changeColBounds(y, 0, np.inf)
+    assert program.integers() == [1, 3]
+    program.solver.changeColCost(x, 5)  # 5 each for 2 of the row, 2 for 1
+    assert program.integers() == [2, 1]
+    program.solver.changeRowBounds(0, -np.inf, 4)
+    assert program.integers() == [2, 0]
+    program.solver.changeRowBounds(0, 9, 4)
+    assert program.integers() is None
     assert program.relaxed() is None
-    program.set_row(0, 1, 3)
-    program.set_upper(x, 0)
-    assert program.solve() == [0, 2]
+    program.solver.changeRowBounds(0, 1, 3)
+    program.solver.changeColBounds(x, 0, 0)
+    assert program.integers() == [0, 2]
 
 
 @pytest.mark.parametrize(("most", "found"), [(2**31 - 1, [2**31 - 1]), (2**31, None)])
 def test_numbers_that_floats_do_not_tell_apart_are_no_solution(most: int, found: list[int] | None) -> None:
     program = IntegerProgram()
-    program.add_column(1, most)
+    program.column(1, upper=most)
     program.add_row({0: 1}, lower=most)
-    assert program.solve() == found
+    assert program.integers() == found

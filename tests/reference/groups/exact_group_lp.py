@@ -14,8 +14,8 @@ from math import lcm
 
 import numpy as np
 
+from treadle.math.columns import RestrictedMaster
 from treadle.schedules.collective import Collective, CollectiveKind
-from treadle.synthesis.trees.allreduce.exact_lp import GrowingLp
 from treadle.synthesis.trees.groups.group_optimum import GroupShares
 from treadle.topologies.topology import Topology
 
@@ -46,8 +46,7 @@ class _Program:
 
     def __init__(self, topology: Topology, collective: Collective) -> None:
         self.topology, self.collective = topology, collective
-        self.lp = GrowingLp()
-        self.lp.scale = int(topology.bandwidths.max())
+        self.lp = RestrictedMaster(int(topology.bandwidths.max()))
         self.rate = self.lp.add_column(1)
         self.used: dict[int, dict[int, int]] = defaultdict(dict)
         self.shares: list[dict[bool, dict[int, int]]] = []
@@ -115,7 +114,7 @@ def solve_groups(topology: Topology, collective: Collective) -> GroupLp:
         program.add_group(group)
     for e, row in program.used.items():
         program.lp.add_row(row, int(topology.bandwidths[e]))
-    program.lp.solve()
+    program.lp.near_optimum()
     vertex = program.lp.exact_optimum()
     assert vertex is not None
     primal = vertex.primal

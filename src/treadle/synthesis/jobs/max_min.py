@@ -16,10 +16,11 @@ import numpy as np
 
 from treadle.context import context
 from treadle.errors import InfeasibleError
+from treadle.math.columns import RestrictedMaster
+from treadle.math.exact import Vertex
+from treadle.math.lp import Floats
 from treadle.schedules.jobs import Job, JobLevel, check_jobs
 from treadle.synthesis.jobs.job_network import Column, JobNetwork
-from treadle.synthesis.trees.allreduce.exact_lp import GrowingLp
-from treadle.synthesis.trees.allreduce.refinement import Vertex
 from treadle.topologies.topology import Topology
 
 _TOLERANCE = 1e-9
@@ -97,8 +98,7 @@ class _Program:
         columns: Sequence[Column],
     ) -> None:
         self._networks, self._n_links = networks, topology.n_links
-        self._lp = GrowingLp()
-        self._lp.scale = int(topology.bandwidths.max())
+        self._lp = RestrictedMaster(int(topology.bandwidths.max()))
         self.rate = self._lp.add_column(1)  # algbw per weight, bytes/s
         self.capacity = [self._lp.add_row({}, bandwidth) for bandwidth in topology.bandwidths.tolist()]
         self._rows: dict[tuple[int, int | None], tuple[int, int]] = {}
@@ -111,46 +111,43 @@ class _Program:
                 row = self._lp.add_row(given, -part.numerator if is_known else 0, equality=True)
                 self._rows[number, root] = row, part.denominator
         self.columns: list[Column] = []
-        self._known: set[tuple[object, ...]] = set()
         self._numbers: list[int] = []
         for column in columns:
             self._add(column)
 
-    def _add(self, column: Column) -> None:
-        self._known.add(_way(column))
+    def _add(self, column: Column) -> int:
+        """Add a way, unless the program has one with equal loads; how many."""
+        if not self._lp.is_new((column.job, column.root, frozenset(column.loads.items()))):
+            return 0
         key = column.job, column.root
         row, scale = self._rows[key if key in self._rows else (column.job, None)]
         entries = {self.capacity[link]: count for link, count in column.loads.items()}
         self._numbers.append(self._lp.add_column(0, {**entries, row: -scale}))
         self.columns.append(column)
+        return 1
 
     def optimum(self) -> Vertex:
         """The exact optimum over all columns that there are."""
-        rounds = 0
-        while True:
-            _, dual = self._lp.solve()
-            if self._priced(np.array(dual), _TOLERANCE):
-                rounds += 1
-                context().report("columns", rounds, 0)
-                continue
-            vertex = self._lp.exact_optimum()
-            if vertex is None:
-                raise InfeasibleError("jobs: no exact vertex of the linear program was found")
-            if not self._priced(np.array([float(value) for value in vertex.dual]), 1e-13):
-                return vertex
+        vertex = self._lp.generate(
+            lambda _, dual: self._priced(np.array(dual), _TOLERANCE),
+            lambda vertex: self._priced(np.array(vertex.dual, dtype=float), 1e-13),
+        )
+        if vertex is None:
+            raise InfeasibleError("jobs: no exact vertex of the linear program was found")
+        return vertex
 
-    def _priced(self, dual: np.ndarray[tuple[int, ...], np.dtype[np.float64]], tolerance: float) -> bool:
-        """Add the ways that are cheaper than those of the program; whether there were any."""
-        lengths = np.maximum(dual[self.capacity], 0.0)
-        before = len(self.columns)
+    def _priced(self, dual: Floats, tolerance: float) -> int:
+        """Add the ways that are cheaper than those of the program; how many."""
+        lengths, added = np.maximum(dual[self.capacity], 0.0), 0
         for number, network in enumerate(self._networks):
             for root, length, column in network.cheapest(lengths):
                 row, scale = self._rows[number, root]
                 worth = scale * dual[row]
-                # what is there already is not cheaper, whatever floats say
-                if length < worth - tolerance * max(abs(worth), 1e-300) and _way(column) not in self._known:
-                    self._add(column)
-        return len(self.columns) > before
+                if length < worth - tolerance * max(abs(worth), 1e-300):
+                    added += self._add(column)
+        if added:
+            context().report("columns", len(self.columns), 0)
+        return added
 
     def limited(self, vertex: Vertex) -> tuple[int, ...]:
         """Jobs that more capacity of the priced links would help."""
@@ -167,8 +164,3 @@ class _Program:
             if vertex.primal[number]:
                 found[column.job].append((column, vertex.primal[number]))
         return tuple(map(tuple, found))
-
-
-def _way(column: Column) -> tuple[object, ...]:
-    """What the program knows of a column: two with equal loads are one to it."""
-    return column.job, column.root, frozenset(column.loads.items())

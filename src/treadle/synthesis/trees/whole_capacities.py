@@ -11,8 +11,8 @@ import numpy as np
 
 from treadle.arrays import Int32Array, Int64Array, mask_of
 from treadle.errors import InfeasibleError
+from treadle.math.columns import IntegerProgram
 from treadle.schedules.collective import Collective, CollectiveKind
-from treadle.synthesis.integer_program import IntegerProgram
 from treadle.synthesis.trees.instance import Instance, cut_weight, find_violated_cut, instance_of
 from treadle.synthesis.trees.optimality import instance_optimum
 from treadle.synthesis.trees.switch_removal import unbalanced_relay
@@ -56,18 +56,18 @@ def capacities_within(problem: Instance, limits: Int64Array, trees: int) -> Int6
     program = IntegerProgram()
     # the largest total: the more capacity there is, the fewer cuts have to be learnt
     for limit in limits.tolist():
-        program.add_column(1, limit)
+        program.column(1, upper=limit)
     _add_balance(program, problem)
 
     def add_cut(nodes: Int32Array) -> None:
         crossing = _crossing(problem, nodes)
-        program.add_row(dict.fromkeys(crossing, 1), trees * cut_weight(problem, nodes))
+        program.add_row(dict.fromkeys(crossing, 1), lower=trees * cut_weight(problem, nodes))
 
     everything = np.arange(problem.n_nodes, dtype=np.int32)
     for terminal in problem.terminals.tolist():
         add_cut(everything[everything != terminal])
     for _ in range(_MOST_CUTS):
-        values = program.solve()
+        values = program.integers()
         if values is None:
             return None
         found = np.array(values, dtype=np.int64)
@@ -93,13 +93,13 @@ def _add_balance(program: IntegerProgram, problem: Instance) -> None:
         into = np.flatnonzero((problem.heads == relay) & (problem.tails != relay)).tolist()
         out = np.flatnonzero((problem.tails == relay) & (problem.heads != relay)).tolist()
         if into or out:
-            program.add_row({**dict.fromkeys(into, 1), **dict.fromkeys(out, -1)}, 0, 0)
+            program.add_row({**dict.fromkeys(into, 1), **dict.fromkeys(out, -1)}, 0, lower=0)
 
 
 def _add_cut(program: IntegerProgram, problem: Instance, nodes: Int32Array, rate: int) -> None:
     """Capacity out of a set for the rate, a column, of each unit of weight inside."""
     row = dict.fromkeys(_crossing(problem, nodes), 1)
-    program.add_row({**row, rate: -cut_weight(problem, nodes)}, 0)
+    program.add_row({**row, rate: -cut_weight(problem, nodes)}, lower=0)
 
 
 @dataclass(frozen=True)
@@ -178,8 +178,8 @@ def _fastest(problems: Sequence[Instance]) -> tuple[Int64Array, int]:
     unit = int(np.gcd.reduce(bandwidths))
     program = IntegerProgram()
     for bandwidth in bandwidths.tolist():
-        program.add_column(0, bandwidth // unit)
-    rate = program.add_column(1)
+        program.column(upper=bandwidth // unit)
+    rate = program.column(1)
     _add_balance(program, problems[0])
     for problem in problems:
         everything = np.arange(problem.n_nodes, dtype=np.int32)

@@ -63,7 +63,7 @@ def result(topology: Topology, **changes: object) -> RateResult:
         upper=Fraction(2, 3),
         exact=Fraction(2, 3),
         loads=flow().loads,
-        stored_flow=flow,
+        stored_flow=flow(),
         witness=DistanceWitness(np.array([0, 1, 0, 0])),
         method="hand",
         seconds=0.0,

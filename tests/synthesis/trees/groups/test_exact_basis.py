@@ -8,8 +8,8 @@ from random import Random
 import numpy as np
 import pytest
 
+from treadle.math.exact import solve_exactly
 from treadle.math.lp import Program
-from treadle.synthesis.trees.allreduce.exact_lp import solve_exactly
 from treadle.synthesis.trees.groups.exact_basis import BasisSystem, Digits, simplest
 
 

@@ -57,11 +57,6 @@ class PathChoice:
                 break
         self._descend()
 
-    def _move(self, number: int, path: int) -> None:
-        self.load[self._links[self.chosen[number]]] -= self._demand[number]
-        self.load[self._links[path]] += self._demand[number]
-        self.chosen[number] = path
-
     def _choose(self, number: int) -> bool:
         """Take the pair's path along which power-weighted times are least; whether that is another."""
         low, high = self._first[number], self._first[number + 1]
@@ -100,4 +95,7 @@ class PathChoice:
                         best, move = after, (number, path)
             if move is None:
                 return
-            self._move(*move)
+            number, path = move
+            self.load[self._links[self.chosen[number]]] -= self._demand[number]
+            self.load[self._links[path]] += self._demand[number]
+            self.chosen[number] = path

@@ -248,10 +248,8 @@ class _CutSearch:
 
     def _movable(self, inside: BoolArray) -> BoolArray:
         """Nodes that may change sides: for bisections ranks of the larger side, and nodes without a rank."""
-        if not self._is_balanced:
-            return np.ones(len(inside), dtype=np.bool_)
         total, within = int(self._is_rank.sum()), int(self._is_rank[inside].sum())
-        if 2 * within == total:
+        if not self._is_balanced or 2 * within == total:
             return np.ones(len(inside), dtype=np.bool_)
         return ~self._is_rank | (inside if 2 * within > total else ~inside)
 

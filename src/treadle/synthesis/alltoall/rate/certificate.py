@@ -71,7 +71,7 @@ class RateResult:
     upper: Fraction
     exact: Fraction | None
     loads: FloatArray
-    stored_flow: ConcurrentFlow | Callable[[], ConcurrentFlow]
+    stored_flow: ConcurrentFlow | Callable[[], FloatArray]
     witness: DistanceWitness
     method: str
     seconds: float
@@ -80,7 +80,8 @@ class RateResult:
     @cached_property
     def flow(self) -> ConcurrentFlow:
         """A flow that reaches `rate`."""
-        return self.stored_flow() if callable(self.stored_flow) else self.stored_flow
+        stored = self.stored_flow
+        return ConcurrentFlow(stored()) if callable(stored) else stored
 
     @property
     def gap(self) -> float:

@@ -15,11 +15,11 @@ import numpy as np
 
 from treadle.arrays import Int64Array, sums_of
 from treadle.context import context
+from treadle.math.columns import RestrictedMaster
 from treadle.schedules.alltoall.alltoall_witness import MAX_LENGTH
 from treadle.synthesis.alltoall.rate.flow_instance import FlowInstance
 from treadle.synthesis.alltoall.rate.flow_symmetry import FlowSymmetry
 from treadle.synthesis.alltoall.rate.path_trees import PathTreeFinder, PathTrees
-from treadle.synthesis.trees.allreduce.exact_lp import GrowingLp
 
 _FLOAT_LENGTH = 2**24
 """Longest length while the solution is in floats."""
@@ -93,14 +93,12 @@ class ColumnProgram:
                 room.tolist(), (symmetry.orbit_bandwidths // self._common).tolist(), strict=True
             )
         ]
-        self._lp = GrowingLp()
-        self._lp.scale = max(self._room)
+        self._lp = RestrictedMaster(max(self._room))
         self._lp.add_column(1)
         for value in self._room:
             self._lp.add_row({}, value)
         for _ in range(self._n_groups):
             self._lp.add_row({0: 1})
-        self._known: set[tuple[int, bytes]] = set()
         self._columns: list[_Column] = []
 
     @property
@@ -121,7 +119,7 @@ class ColumnProgram:
         self._start()
         while self.n_columns <= max_columns:
             context().report("columns", self.n_columns, max_columns)
-            _, duals = self._lp.solve()
+            _, duals = self._lp.near_optimum()
             if not self._price(np.maximum(np.array(duals), 0)):
                 break
         for _ in range(_MAX_EXACT_ROUNDS):
@@ -131,7 +129,7 @@ class ColumnProgram:
             optimum, new = self._exactly()
             if optimum is not None or not new:
                 return optimum
-            self._lp.solve()
+            self._lp.near_optimum()
         return None
 
     def _start(self) -> None:
@@ -200,10 +198,8 @@ class ColumnProgram:
     def _add_column(self, column: _Column) -> bool:
         symmetry = self._symmetry
         loads = sums_of(symmetry.n_orbits, symmetry.link_orbit[column.links], column.amounts)
-        key = (column.group, loads.tobytes())
-        if key in self._known:
+        if not self._lp.is_new((column.group, loads.tobytes())):
             return False
-        self._known.add(key)
         times = int(symmetry.multiplicities[self._group_source[column.group]])
         used = np.flatnonzero(loads).tolist()
         coefficients = {k: times // int(self._divisors[k]) * int(loads[k]) for k in used}

@@ -12,7 +12,7 @@ from treadle.arrays import Int64Array, frozen
 from treadle.schedules.alltoall.alltoall_witness import DistanceWitness
 from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.rate.certificate import RateResult
-from treadle.synthesis.alltoall.rate.flow import ConcurrentFlow
+from treadle.synthesis.alltoall.rate.flow import ConcurrentFlow, FloatArray
 from treadle.topologies.topology import Topology
 from treadle.topologies.transforms.host_bottleneck import with_host_bottleneck
 
@@ -39,8 +39,8 @@ def folded(found: RateResult, topology: Topology) -> RateResult:
     )
 
 
-def _flow_on_links(found: RateResult, n_links: int) -> ConcurrentFlow:
-    return ConcurrentFlow(frozen(found.flow.by_source[:, :n_links], np.float64))
+def _flow_on_links(found: RateResult, n_links: int) -> FloatArray:
+    return frozen(found.flow.by_source[:, :n_links], np.float64)
 
 
 def unfolded(found: RateResult) -> RateResult | None:

@@ -21,8 +21,7 @@ from treadle.math.graphs import components
 from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.rate.certificate import RateResult, rounded_witness
 from treadle.synthesis.alltoall.rate.exact_rate import ExactRate, solve_exactly, suitable_symmetry
-from treadle.synthesis.alltoall.rate.flow import ConcurrentFlow
-from treadle.synthesis.alltoall.rate.flow_instance import FloatArray, FlowInstance, flow_instance
+from treadle.synthesis.alltoall.rate.flow_instance import FlowInstance, flow_instance
 from treadle.synthesis.alltoall.rate.flow_symmetry import FlowSymmetry, known_symmetry
 from treadle.synthesis.alltoall.rate.host_caps import folded, limited_by_hosts, unfolded, without_caps
 from treadle.synthesis.alltoall.rate.pdhg import pdhg_rate
@@ -168,10 +167,6 @@ def _is_small(instance: FlowInstance, symmetry: FlowSymmetry) -> bool:
     return int((instance.demands > 0).sum()) <= EXACT_PAIRS and len(instance.links) <= EXACT_LINKS
 
 
-def _flow_of_all(instance: FlowInstance, symmetry: FlowSymmetry, flows: FloatArray) -> ConcurrentFlow:
-    return ConcurrentFlow(spread_flow(instance, symmetry, flows))
-
-
 def _exact_result(instance: FlowInstance, found: ExactRate, began: float) -> RateResult:
     """Both sides meet; the solver has proved the lengths and checked the flows in integers."""
     topology = instance.topology
@@ -186,7 +181,7 @@ def _exact_result(instance: FlowInstance, found: ExactRate, began: float) -> Rat
         upper=found.rate,
         exact=found.rate,
         loads=even_loads(instance, found.symmetry, flows),
-        stored_flow=partial(_flow_of_all, instance, found.symmetry, flows),
+        stored_flow=partial(spread_flow, instance, found.symmetry, flows),
         witness=found.witness,
         method="exact columns",
         seconds=time.process_time() - began,

@@ -8,6 +8,7 @@ from fractions import Fraction
 import numpy as np
 
 from treadle.arrays import Int64Array
+from treadle.math.exact import LinearProgram, optimality_gap, vertex_of
 from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.routes.path_master import PathMaster, weighted
 from treadle.synthesis.alltoall.routes.path_sets import (
@@ -17,8 +18,6 @@ from treadle.synthesis.alltoall.routes.path_sets import (
     check_paths,
     demanded_pairs,
 )
-from treadle.synthesis.trees.allreduce.exact_lp import vertex_of
-from treadle.synthesis.trees.allreduce.refinement import Basis, LinearProgram, optimality_gap
 from treadle.topologies.topology import Topology
 
 _EXACT_ROWS = 1500
@@ -110,9 +109,8 @@ def _exact_vertex(
             rows[n + link][path + 1] = int(demand[pair])
     is_pair = [row < n for row in range(len(rows))]
     program = LinearProgram(rows, [*map(int, is_pair)], is_pair, [-1] + [0] * master.n_columns)
-    columns, tight = (tuple(some.tolist()) for some in master.basis())
-    none = [0.0] * len(columns), [0.0] * len(rows)
-    vertex = vertex_of(program, Basis(columns, tight), none)
+    none = [0.0] * len(program.costs), [0.0] * len(rows)
+    vertex = vertex_of(program, master.basis(), none)
     if vertex is None or not vertex.primal[0] or not optimality_gap(program, vertex).is_none:
         return None
     return 1 / vertex.primal[0], list(vertex.primal[1:])

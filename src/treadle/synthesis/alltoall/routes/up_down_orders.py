@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from treadle.arrays import Int32Array, Int64Array, positions_of
+from treadle.arrays import Int32Array, positions_of
 from treadle.math.graphs import hops
 from treadle.topologies.topology import Topology
 
@@ -23,14 +22,9 @@ def up_down_orders(topology: Topology, count: int) -> Int32Array:
         root = int(np.lexsort((-width, -nearest))[0])  # the farthest from the roots so far, then the widest
         depth = hops(topology.n_nodes, topology.tails, topology.heads, np.array([root]))[0]
         depth[depth < 0] = topology.n_nodes
-        orders.append(_up_down(topology, depth))
+        # links to nodes nearer to the root, the deepest first; then the others, the nearest first
+        place = positions_of(topology.n_nodes, np.argsort(depth, kind="stable"))
+        tail, head = place[topology.tails], place[topology.heads]
+        orders.append(np.lexsort((np.where(head < tail, -tail, tail), head >= tail)))
         nearest = np.minimum(nearest, depth)
     return np.array(orders, dtype=np.int32)
-
-
-def _up_down(topology: Topology, depth: Int64Array) -> NDArray[np.intp]:
-    """Links to nodes nearer to the root, the deepest first; then the others, the nearest first."""
-    place = positions_of(topology.n_nodes, np.argsort(depth, kind="stable"))
-    tail, head = place[topology.tails], place[topology.heads]
-    is_up = head < tail
-    return np.lexsort((np.where(is_up, -tail, tail), ~is_up))

@@ -11,7 +11,6 @@ from fractions import Fraction
 from time import monotonic
 
 import numpy as np
-from numpy.typing import NDArray
 
 from treadle.arrays import Int32Array, Int64Array, offsets_of
 from treadle.context import Context, context, under
@@ -297,14 +296,10 @@ def _distinct(
     if np.all(pair[1:] != pair[:-1]):
         return np.arange(len(pair)), pieces.table.amount
     key = (links.astype(np.int64) << 32) + (layer.astype(np.int64) << 20) + within(np.diff(offset))
-    mark = np.add.reduceat(_mixed(key.astype(np.uint64)), offset[:-1])
+    # one round of splitmix64 (Steele, Lea and Flood)
+    mixed = key.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    mixed = (mixed ^ mixed >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
+    mark = np.add.reduceat(mixed ^ mixed >> np.uint64(27), offset[:-1])
     order = np.lexsort((mark, pair))
     is_new = run_starts(pair[order], mark[order])
     return order[is_new], np.add.reduceat(pieces.table.amount[order], np.flatnonzero(is_new))
-
-
-def _mixed(value: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Steele, Lea and Flood's splitmix64, one round."""
-    value = value * np.uint64(0x9E3779B97F4A7C15)
-    value = (value ^ value >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
-    return value ^ value >> np.uint64(27)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
 
-from treadle.arrays import Int64Array, frozen
+from treadle.arrays import frozen
 from treadle.context import context
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.schedules.alltoall.exchange import ExchangeSchedule
@@ -92,7 +93,10 @@ def chunked_exchange(
     shares = weights / np.bincount(numbers, weights=weights)[numbers]
     n_chunks = least_whole(shares) if chunks is None else chunks
     units = rounded_units(numbers, shares * n_chunks, np.full(len(ends), n_chunks))
-    sends = _sends(numbers, units, [path for _, path, _ in found], n_chunks)
+    high = np.cumsum(units) - numbers * n_chunks  # the paths of a pair follow each other
+    ways = [path if count else [] for (_, path, _), count in zip(found, units.tolist(), strict=True)]
+    row, hop = np.repeat(np.arange(len(ways)), [*map(len, ways)]), np.array(list(chain(*ways)))
+    sends = [numbers[row], hop[:, 1], hop[:, 0], (high - units)[row], high[row]]
     sources, targets = map(list, zip(*ends, strict=True))
     steps = steps_from_sends(
         Direction.BROADCAST, collective.n_ranks, n_chunks, sends, homes=sources, n_steps=len(flow.step_times)
@@ -202,14 +206,3 @@ class _TimedPeeler:
         assert hops
         assert self._heads[hops[-1][1]] == target
         return hops
-
-
-def _sends(
-    pair: Int64Array, units: Int64Array, hops: list[list[Hop]], n_chunks: int
-) -> list[NDArray[np.integer]]:
-    """(shard, link, step, low, high) of every hop, as arrays; the paths of a pair follow each other."""
-    high = np.cumsum(units) - pair * n_chunks
-    counts = np.where(units > 0, [len(path) for path in hops], 0)
-    row = np.repeat(np.arange(len(hops)), counts)
-    flat = np.array([hop for path, n in zip(hops, counts.tolist(), strict=True) if n for hop in path])
-    return [pair[row], flat[:, 1], flat[:, 0], (high - units)[row], high[row]]

@@ -12,20 +12,19 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from treadle.arrays import BoolArray, Int64Array, mask_of
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.steps.step_transforms import combine
 from treadle.schedules.steps.steps import Steps, StepSchedule, steps_from_sends
 from treadle.schedules.trees.forest import Direction
+from treadle.synthesis.alltoall.baselines.first_paths import next_links
 from treadle.synthesis.alltoall.baselines.store_forward import parallel_links
 from treadle.synthesis.steps.baselines.both_ways import (
     both_ways,
     check_connected,
     check_sends,
 )
-from treadle.topologies.distances import distance_matrix
 from treadle.topologies.topology import Topology
 
 _Exchange = tuple[Int64Array, Int64Array, BoolArray]
@@ -67,11 +66,12 @@ def recursive_doubling(topology: Topology, collective: Collective) -> StepSchedu
     6
     """
     check_sends("recursive-doubling", topology)
-    core, paired = _fold(topology.n_nodes)
+    n = topology.n_nodes
+    core, paired = _fold(n)
     if collective.kind is CollectiveKind.ALLREDUCE:
         homes, owned = core, np.eye(len(core), dtype=np.bool_)
     else:
-        homes = np.arange(topology.n_nodes)
+        homes = np.arange(n)
         owned = homes == core[:, None]
         owned[np.arange(len(paired)), paired] = True
     return _exchanging(
@@ -146,14 +146,15 @@ def _exchanging(
 
     def spread(fabric: Topology) -> Steps:
         check_connected(topology)
-        return _routed(fabric, homes, exchanges())
+        return _routed(fabric, homes, exchanges(), next_links(fabric, collective).T)
 
     return both_ways(name, topology, collective, spread)
 
 
-def _routed(topology: Topology, homes: Int64Array, exchanges: Iterable[_Exchange]) -> Steps:
+def _routed(
+    topology: Topology, homes: Int64Array, exchanges: Iterable[_Exchange], onward: Int64Array
+) -> Steps:
     """Steps of the exchanges, one after another; a hop that brings nothing new takes no step."""
-    onward = _next_links(topology)
     heads = topology.heads.astype(np.int64)
     n_shards = len(homes)
     lacks = ~mask_of((topology.n_nodes, n_shards), (homes, np.arange(n_shards)))
@@ -191,13 +192,3 @@ def _routed(topology: Topology, homes: Int64Array, exchanges: Iterable[_Exchange
     # per part of a shard, the link to take for the first link of each pair of neighbours
     copies = parallel_links(topology).astype(np.int32)
     return combine([replace(steps, link=copy[steps.link]) for copy in copies])
-
-
-def _next_links(topology: Topology) -> NDArray[np.int64]:
-    """First link of a shortest path from each node to each, shape (N, N): the lowest that fits."""
-    distance = distance_matrix(topology)
-    onward = np.zeros((topology.n_nodes, topology.n_nodes), dtype=np.int64)
-    for link in range(topology.n_links - 1, -1, -1):
-        tail, head = int(topology.tails[link]), int(topology.heads[link])
-        onward[tail, distance[tail] == distance[head] + 1] = link
-    return onward

@@ -15,6 +15,7 @@ from fractions import Fraction
 
 from treadle.context import Context, TimeLimitError, context, under
 from treadle.errors import InfeasibleError, ScheduleError
+from treadle.math.columns import RestrictedMaster
 from treadle.schedules.collective import Collective
 from treadle.schedules.trees.forest import ForestSchedule
 from treadle.schedules.trees.forest_cost import algbw as algbw_of
@@ -27,7 +28,6 @@ from treadle.synthesis.trees.allreduce.capacities import (
     whole_shares,
 )
 from treadle.synthesis.trees.allreduce.cutting_planes import CutFamily, maximise_over_cuts
-from treadle.synthesis.trees.allreduce.exact_lp import GrowingLp
 from treadle.synthesis.trees.allreduce.pair_network import PairNetwork
 from treadle.synthesis.trees.allreduce.switch_terminals import (
     prune_to_ranks,
@@ -411,8 +411,7 @@ def solve_free_roots(network: PairNetwork, n_roots: int | None = None) -> FreeRo
         return None
     # Where the ranks are balanced too, as much leaves a set as enters it.
     balanced = not any(surplus)
-    lp = GrowingLp()
-    lp.scale = max(network.capacity)
+    lp = RestrictedMaster(max(network.capacity))
     roots = {rank: lp.add_column(1) for rank in network.ranks[:n_roots]}
     families = [CutFamily(leaving, None) for leaving in ((True,) if balanced else (True, False))]
     vertex, is_exact = maximise_over_cuts(lp, network, families, roots)

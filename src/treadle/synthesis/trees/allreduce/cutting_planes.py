@@ -10,13 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from math import lcm
 
 from treadle.context import context
-from treadle.synthesis.integer_program import IntegerProgram
-from treadle.synthesis.trees.allreduce.exact_lp import GrowingLp
+from treadle.math.columns import IntegerProgram, RestrictedMaster
+from treadle.math.exact import Vertex, over_common_denominator
 from treadle.synthesis.trees.allreduce.pair_network import PairNetwork
-from treadle.synthesis.trees.allreduce.refinement import Vertex
 from treadle.synthesis.trees.allreduce.separation import Number, violated_cuts
 
 _TOLERANCE = 1e-8
@@ -25,7 +23,7 @@ Capacity = Callable[[Sequence[Number]], Sequence[Number]]
 """Capacities of a family's pairs, given the columns' values."""
 
 
-CutProgram = GrowingLp | IntegerProgram
+CutProgram = RestrictedMaster | IntegerProgram
 Roots = Mapping[int, int]
 """Column of each root's rate."""
 
@@ -77,13 +75,13 @@ class CutFamily:
 
 
 def maximise_over_cuts(
-    lp: GrowingLp, network: PairNetwork, families: Sequence[CutFamily], roots: Mapping[int, int]
+    lp: RestrictedMaster, network: PairNetwork, families: Sequence[CutFamily], roots: Mapping[int, int]
 ) -> tuple[Vertex, bool]:
     """Solve `lp` with all cuts of `families`.
 
     Parameters
     ----------
-    lp : GrowingLp
+    lp : RestrictedMaster
         With its columns and all rows but the cuts.
     network : PairNetwork
     families : sequence of CutFamily
@@ -109,22 +107,21 @@ def maximise_over_cuts(
             # the largest set that leaves out the rank and lets no operation out of its group
             apart = {group.node for group in network.groups if rank in group.members}
             family.add(lp, network, roots, everything - apart - {rank})
-    while True:
-        values, duals = lp.solve()
-        context().spend(lp.take_work())
-        # cuts of the floats first: exact solutions of too few rows would be thrown away
-        if separate(lp, network, families, roots, values, _TOLERANCE):
-            continue
-        vertex = lp.exact_optimum()
-        if vertex is None:
-            primal = (Fraction(value).limit_denominator(10**6) * lp.scale for value in values)
-            dual = (Fraction(price).limit_denominator(10**6) for price in duals)
-            return Vertex(tuple(primal), tuple(dual)), False
-        scale = lcm(*(value.denominator for value in vertex.primal))
-        exact = [int(value * scale) for value in vertex.primal]
+
+    def separate_near(values: Sequence[float], _: Sequence[float]) -> int:
+        return separate(lp, network, families, roots, values, _TOLERANCE)
+
+    def separate_exactly(vertex: Vertex) -> int:
         # only now are rounding errors out of the question: no tolerance
-        if not separate(lp, network, families, roots, exact, 0, fixed_scale=scale):
-            return vertex, True
+        values, scale = over_common_denominator(vertex.primal)
+        return separate(lp, network, families, roots, values, 0, fixed_scale=scale)
+
+    vertex = lp.generate(separate_near, separate_exactly)
+    if vertex is not None:
+        return vertex, True
+    near = lp.near_optimum()
+    primal, dual = (tuple(Fraction(value).limit_denominator(10**6) for value in part) for part in near)
+    return Vertex(tuple(value * lp.scale for value in primal), dual), False
 
 
 def balance_of(
@@ -162,7 +159,7 @@ def separate(
         elif fixed_scale is not None:
             room = [b * fixed_scale for b in network.capacity]
         else:
-            assert isinstance(lp, GrowingLp)
+            assert isinstance(lp, RestrictedMaster)
             room = [b / lp.scale for b in network.capacity]
         ends = zip(network.tails, network.heads, room, strict=True)
         arcs = [(t, h, c) if family.leaving else (h, t, c) for t, h, c in ends if c > 0]

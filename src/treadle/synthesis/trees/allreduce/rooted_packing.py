@@ -13,7 +13,7 @@ from fractions import Fraction
 from itertools import combinations
 
 from treadle.context import TimeLimitError, context, under
-from treadle.synthesis.trees.allreduce.exact_lp import GrowingLp
+from treadle.math.columns import RestrictedMaster
 from treadle.synthesis.trees.allreduce.operating_trees import OperatingTreeFinder
 from treadle.synthesis.trees.allreduce.pair_network import PairNetwork, SwitchGroup
 from treadle.synthesis.trees.allreduce.steiner_trees import FabricTree
@@ -85,7 +85,6 @@ def pack_rooted_trees(network: PairNetwork, *, target: Fraction) -> RootedPackin
     search.add_starts()
     try:
         for done in range(_ROUNDS):
-            context().spend(search.take_work())
             context().report("allreduce trees", done, _ROUNDS)
             rate, lengths, potentials = search.solve()
             if rate >= float(target) * (1 - _TOLERANCE) or not search.add(lengths, potentials):
@@ -101,7 +100,6 @@ class _Side:
 
     def __init__(self, network: PairNetwork, *, stores: bool) -> None:
         self.stores = stores
-        self.work = 0
         able = network.multicast if stores else network.aggregation
         groups = [g for g in network.groups if (g.multicasts if stores else g.aggregates)]
         if not stores:  # every pair turned round; pairs keep their numbers
@@ -118,7 +116,7 @@ class _Side:
             for chosen in combinations(self._optional, size):
                 groups = [self._groups[node] for node in chosen if node in self._groups]
                 switches = [node for node in chosen if node not in self._groups]
-                self.work += TREE_WORK * self._network.n_pairs * len(self._network.ranks)
+                context().spend(TREE_WORK * self._network.n_pairs * len(self._network.ranks))
                 tree = self._finder.tree(lengths, switches, groups, weights)
                 if tree is not None:
                     yield tree
@@ -130,20 +128,11 @@ class _RootedMaster:
     def __init__(self, network: PairNetwork) -> None:
         self._network = network
         self._sides = (_Side(network, stores=True), _Side(network, stores=False))
-        self._lp = GrowingLp()
-        self._lp.scale = max(network.capacity)
+        self._lp = RestrictedMaster(max(network.capacity))
         for bandwidth in network.capacity:
             self._lp.add_row({}, bandwidth)
         self._row = {rank: self._lp.add_row({}, equality=True) for rank in network.ranks}
         self._columns: list[tuple[_Side, FabricTree]] = []
-        self._known: set[tuple[bool, int | None, frozenset[tuple[int, int]]]] = set()
-
-    def take_work(self) -> int:
-        """Work since the last call, in nanoseconds of the reference machine, counted and not timed."""
-        work = self._lp.take_work() + sum(side.work for side in self._sides)
-        for side in self._sides:
-            side.work = 0
-        return work
 
     def add_starts(self) -> None:
         """A tree of either side at every rank."""
@@ -174,9 +163,8 @@ class _RootedMaster:
     def _insert(self, side: _Side, tree: FabricTree) -> bool:
         crossings = tree.crossings()
         key = side.stores, tree.root, frozenset(crossings.items())
-        if key in self._known or tree.root is None:
+        if tree.root is None or not self._lp.is_new(key):
             return False
-        self._known.add(key)
         self._columns.append((side, tree))
         sign = 1 if side.stores else -1
         self._lp.add_column(int(side.stores), {**crossings, self._row[tree.root]: sign})
@@ -184,7 +172,7 @@ class _RootedMaster:
 
     def solve(self) -> tuple[float, list[float], list[float]]:
         """The total rate, each pair's length and each rank's potential, in floats."""
-        values, duals = self._lp.solve()
+        values, duals = self._lp.near_optimum()
         rate = sum(v for v, (side, _) in zip(values, self._columns, strict=True) if side.stores)
         m = self._network.n_pairs
         return rate * self._lp.scale, [max(0.0, dual) for dual in duals[:m]], duals[m:]

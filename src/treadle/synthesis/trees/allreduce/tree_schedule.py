@@ -57,7 +57,11 @@ def trees_to_schedule(
     for (tree, _), amount in zip(trees, units, strict=True):
         neighbours = _neighbours(network, tree)
         # data go to the root and back again, so that its distance to the farthest rank counts twice
-        root = _centre(neighbours, rank_of) if tree.root is None else tree.root
+        root = tree.root
+        if root is None:  # the middle; in a tree what is farthest from anywhere is an end of a longest path
+            far = _path_to_farthest(neighbours, network.ranks[0], rank_of)[-1]
+            path = _path_to_farthest(neighbours, far, rank_of)
+            root = path[len(path) // 2]
         parent, paths = _orient(neighbours, rank_of, root)
         for direction in Direction:
             lanes_of = {}
@@ -202,14 +206,6 @@ def _neighbours(network: PairNetwork, tree: FabricTree) -> Neighbours:
         back = tuple(network.reverse[pair] for pair in reversed(pairs))
         joined.setdefault(other, []).append((one, back))
     return joined
-
-
-def _centre(neighbours: Neighbours, rank_of: Mapping[int, int]) -> int:
-    """The middle rank of a longest path between ranks."""
-    # in a tree what is farthest from anywhere is an end of some longest path
-    far = _path_to_farthest(neighbours, next(iter(rank_of)), rank_of)[-1]
-    path = _path_to_farthest(neighbours, far, rank_of)
-    return path[len(path) // 2]
 
 
 def _path_to_farthest(neighbours: Neighbours, start: int, rank_of: Mapping[int, int]) -> list[int]:

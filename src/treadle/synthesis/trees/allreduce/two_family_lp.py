@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
 
+from treadle.math.columns import RestrictedMaster
 from treadle.schedules.trees.allreduce_witness import CutCombinationWitness, Potential, WeightedCut
 from treadle.synthesis.trees.allreduce.cutting_planes import CutFamily, balance_of, maximise_over_cuts
-from treadle.synthesis.trees.allreduce.exact_lp import GrowingLp
 from treadle.synthesis.trees.allreduce.pair_network import PairNetwork
 
 
@@ -95,8 +95,7 @@ def solve_two_family_lp(network: PairNetwork, *, roots: Sequence[int] | None = N
         and network.multicast == network.aggregation
         and network.groups == network.full_groups
     )
-    lp = GrowingLp()
-    lp.scale = max(network.capacity)
+    lp = RestrictedMaster(max(network.capacity))
     rates = {root: lp.add_column(1) for root in (network.roots if roots is None else roots)}
     families = []
     for leaving in (True,) if mirrored else (True, False):
@@ -166,7 +165,7 @@ def _link_prices(
     return tuple(sorted(found))
 
 
-def _add_capacity(lp: GrowingLp, network: PairNetwork, families: Sequence[CutFamily]) -> list[int]:
+def _add_capacity(lp: RestrictedMaster, network: PairNetwork, families: Sequence[CutFamily]) -> list[int]:
     """Both directions of data share a link; mirrored, the reducing share of e is that of its opposite.
 
     Returns the row of each pair.

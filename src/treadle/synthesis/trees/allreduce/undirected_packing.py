@@ -18,10 +18,10 @@ import numpy as np
 
 from treadle.context import TimeLimitError, context
 from treadle.errors import InfeasibleError
-from treadle.synthesis.trees.allreduce.exact_lp import GrowingLp
+from treadle.math.columns import RestrictedMaster
+from treadle.math.exact import Vertex
 from treadle.synthesis.trees.allreduce.operating_trees import OperatingTreeFinder
 from treadle.synthesis.trees.allreduce.pair_network import PairNetwork
-from treadle.synthesis.trees.allreduce.refinement import Vertex
 from treadle.synthesis.trees.allreduce.separation import Number
 from treadle.synthesis.trees.allreduce.steiner_trees import FabricTree, SteinerTreeFinder
 
@@ -117,7 +117,6 @@ def _price_in_floats(search: _TreeMaster, lengths: Sequence[float], target: Frac
     for spread in (0.02, 0.1, 0.5):
         starts = max(4, n_ranks // 4)
         for start in range(starts):
-            context().spend(search.take_work())
             context().report("allreduce trees", start, starts)
             search.add(search.candidates(search.disturbed(lengths, spread)))
     stop = float("inf") if target is None else float(target) * (1 - _TOLERANCE)
@@ -128,7 +127,6 @@ def _price_in_floats(search: _TreeMaster, lengths: Sequence[float], target: Frac
         mixed = [0.5 * d + 0.5 * h for d, h in zip(duals, lengths, strict=True)]
         found = 0
         for trial in range(_TREES_PER_ROUND):
-            context().spend(search.take_work())
             context().report("allreduce trees", trial, _TREES_PER_ROUND)
             spread = 0.02 * trial
             found += search.add(search.candidates(search.disturbed(mixed, spread)), duals, 1 - _TOLERANCE)
@@ -139,7 +137,6 @@ def _price_in_floats(search: _TreeMaster, lengths: Sequence[float], target: Frac
 def _price_exactly(search: _TreeMaster, target: Fraction | None) -> TreePacking:
     """Add trees until exact lengths prove that none is missing, or the target is reached."""
     for done in range(_EXACT_ROUNDS):
-        context().spend(search.take_work())
         context().report("allreduce trees", done, _EXACT_ROUNDS)
         vertex = search.lp.exact_optimum()
         if vertex is None:
@@ -167,21 +164,14 @@ class _TreeMaster:
         self._groups = {group.node: group for group in network.full_groups}
         self._branching = (*network.branching, *self._groups)
         self._random = np.random.default_rng(seed)
-        self.lp = GrowingLp()
-        self.lp.scale = max(network.capacity)
+        self.lp = RestrictedMaster(max(network.capacity))
         self._row: dict[int, int] = {}
         for e, opposite in enumerate(network.reverse):
             if e < opposite:
                 self._row[e] = self.lp.add_row({}, network.capacity[e])
-        self._work = 0
         self._pool: dict[frozenset[tuple[int, int]], FabricTree] = {}
         self._subset = frozenset(self._branching)
         self.is_exhaustive = len(self._branching) <= MAX_ENUMERATED_SWITCHES
-
-    def take_work(self) -> int:
-        """Work since the last call, in nanoseconds of the reference machine, counted and not timed."""
-        work, self._work = self._work + self.lp.take_work(), 0
-        return work
 
     def disturbed(self, lengths: Sequence[float], spread: float) -> list[float]:
         """Lengths times random factors up to 1 + spread, equal for opposite pairs."""
@@ -235,7 +225,7 @@ class _TreeMaster:
     def _tree(self, lengths: Sequence[Number], chosen: Collection[int]) -> FabricTree | None:
         """The shortest tree that may branch at the chosen switches and groups."""
         groups = [self._groups[node] for node in sorted(chosen) if node in self._groups]
-        self._work += TREE_WORK * self.network.n_pairs * (len(self.network.ranks) if groups else 1)
+        context().spend(TREE_WORK * self.network.n_pairs * (len(self.network.ranks) if groups else 1))
         switches = [node for node in sorted(chosen) if node not in self._groups]
         if groups:
             return self._operating.tree(lengths, switches, groups)
@@ -264,7 +254,7 @@ class _TreeMaster:
 
     def solve(self) -> tuple[float, list[float]]:
         """The total rate and each pair's length over the trees so far, in floats."""
-        values, duals = self.lp.solve()
+        values, duals = self.lp.near_optimum()
         return sum(values) * self.lp.scale, self.per_pair([max(0.0, dual) for dual in duals])
 
     def per_pair(self, duals: Sequence[_Value]) -> list[_Value]:
@@ -285,7 +275,7 @@ class _TreeMaster:
         )
 
     def _shrunk_to_fit(self) -> list[Fraction]:
-        values, _ = self.lp.solve()
+        values, _ = self.lp.near_optimum()
         rates = [max(Fraction(0), Fraction(v).limit_denominator(10**6)) * self.lp.scale for v in values]
         load = dict.fromkeys(self._row, Fraction(0))
         for usage, rate in zip(self._pool, rates, strict=True):

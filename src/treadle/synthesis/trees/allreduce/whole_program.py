@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from math import ceil
+from math import ceil, inf
 
-from treadle.context import context
-from treadle.synthesis.integer_program import IntegerProgram
+from treadle.math.columns import IntegerProgram
 from treadle.synthesis.trees.allreduce.cutting_planes import CutFamily, balance_of, separate
 from treadle.synthesis.trees.allreduce.pair_network import PairNetwork
 from treadle.synthesis.trees.allreduce.separation import Number
@@ -43,11 +42,11 @@ class WholeProgram:
     def __init__(self, network: PairNetwork, n_roots: int | None = None) -> None:
         self.network = network
         self._program = IntegerProgram()
-        self._roots = {rank: self._program.add_column(1) for rank in network.ranks[:n_roots]}
+        self._roots = {rank: self._program.column(1) for rank in network.ranks[:n_roots]}
         self._is_mirrored = network.is_symmetric
         directions = (True,) if self._is_mirrored else (True, False)
         self._families = [
-            CutFamily(leaving, tuple(self._program.add_column(0) for _ in range(network.n_pairs)))
+            CutFamily(leaving, tuple(self._program.column() for _ in range(network.n_pairs)))
             for leaving in directions
         ]
         columns = self._columns = [family.columns or () for family in self._families]
@@ -56,7 +55,7 @@ class WholeProgram:
         self._room_rows = self._add_room()
         for own in columns:
             for row in balance_of(network, own, frozenset()).values():
-                self._program.add_row(row, 0, 0)
+                self._program.add_row(row, 0, lower=0)
         self._room = [0] * network.n_pairs
         everything = frozenset(range(network.n_nodes))
         for family in self._families:
@@ -76,7 +75,7 @@ class WholeProgram:
             other = broadcast[opposite] if self._is_mirrored else self._columns[1][e]
             rows.append(self._program.add_row({broadcast[e]: 1, other: 1}, upper=0))
             # an even solution has the sum of these, the lower of each two, as large as can be
-            lower = self._program.add_column(0)  # the lower of the two
+            lower = self._program.column()  # the lower of the two
             for column in (broadcast[e], other):
                 self._program.add_row({lower: 1, column: -1}, upper=0)
             self._even.append(lower)
@@ -89,11 +88,11 @@ class WholeProgram:
         for row, value in zip(self._room_rows, room, strict=True):
             least[row] = min(least[row], value)
         for row, value in least.items():
-            self._program.set_row(row, None, value)
+            self._program.solver.changeRowBounds(row, -inf, value)
 
     def relaxed(self) -> tuple[float, list[float]]:
         """The rate of the linear relaxation, and a price per pair; the room of all pairs costs the rate."""
-        self._aim(None, None)
+        self._aim()
         values, duals = self._fractional()
         prices = [max(0.0, duals[row]) for row in self._room_rows]
         if self._is_mirrored:  # one row for two pairs
@@ -113,8 +112,7 @@ class WholeProgram:
             if sum(values[column] for column in self._roots.values()) >= trees - 0.5:
                 self._aim(most, trees, is_even=True)
                 for _ in range(_MOST_CUTS):
-                    found = self._program.solve()
-                    context().spend(self._program.take_work())
+                    found = self._program.integers()
                     if found is None:
                         break
                     if not self._separate(found, 0):
@@ -125,19 +123,19 @@ class WholeProgram:
                 return None
             most = min(2 * most, trees)
 
-    def _aim(self, most: int | None, total: int | None, *, is_even: bool = False) -> None:
+    def _aim(self, most: float = inf, total: float = inf, *, is_even: bool = False) -> None:
         """Most trees of a root, and of all; and whether so many are to be even, or many."""
+        solver = self._program.solver
         for column in self._roots.values():
-            self._program.set_upper(column, most)
-            self._program.set_cost(column, int(not is_even))
+            solver.changeColBounds(column, 0, most)
+            solver.changeColCost(column, int(not is_even))
         for column in self._even:
-            self._program.set_cost(column, int(is_even))
-        self._program.set_row(self._total_row, total if is_even else None, total)
+            solver.changeColCost(column, int(is_even))
+        solver.changeRowBounds(self._total_row, total if is_even else -inf, total)
 
     def _fractional(self) -> tuple[list[float], list[float]]:
         while True:
             found = self._program.relaxed()
-            context().spend(self._program.take_work())
             assert found is not None, "nothing at all is a solution"
             if not self._separate(found[0], _TOLERANCE):
                 return found

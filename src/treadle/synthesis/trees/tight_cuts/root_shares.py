@@ -20,8 +20,8 @@ from math import gcd, lcm
 import numpy as np
 
 from treadle.arrays import Int64Array
+from treadle.math.columns import RestrictedMaster
 from treadle.schedules.group_witness import GroupLengthWitness
-from treadle.synthesis.trees.allreduce.exact_lp import GrowingLp
 from treadle.synthesis.trees.instance import Instance
 from treadle.synthesis.trees.tight_cuts.family import Family
 
@@ -102,7 +102,7 @@ def _shares(problem: Instance, family: Family, classes: Int64Array) -> RootShare
         return None
     unit = gcd(*(cut.entering for cut in cuts), *(cut.leaving for cut in cuts))
     sizes = Counter(classes.tolist())
-    program = GrowingLp()
+    program = RestrictedMaster()
     gather, scatter = program.add_column(-1), program.add_column(-1)
     share = {number: program.add_column(0) for number in sorted(sizes)}
     program.add_row({share[number]: count for number, count in sizes.items()}, 1, equality=True)
@@ -117,7 +117,7 @@ def _shares(problem: Instance, family: Family, classes: Int64Array) -> RootShare
             is_in = column == gather
             rows.append((program.add_row({**lacking, column: -into}, -1), cut, is_in))
             rows.append((program.add_row({**inside, column: -out}, 0), cut, not is_in))
-    program.solve()
+    program.near_optimum()
     vertex = program.exact_optimum()
     if vertex is None:
         return None
@@ -229,8 +229,7 @@ def _even_shares(
     A vertex of the program above would leave ranks without any, where others have room.
     """
     whole = lcm(*(time.denominator for time in times))
-    program = GrowingLp()
-    program.scale = whole
+    program = RestrictedMaster(whole)
     least = program.add_column(1)
     share = {number: program.add_column(0) for number in sorted(sizes)}
     program.add_row({share[number]: count for number, count in sizes.items()}, whole, equality=True)
@@ -243,7 +242,7 @@ def _even_shares(
         most = min(cut.entering * gather, cut.leaving * scatter)
         program.add_row(lacking, min(most - whole, 0))
         program.add_row(inside, min(cut.leaving * gather, cut.entering * scatter, whole))
-    program.solve()
+    program.near_optimum()
     vertex = program.exact_optimum()
     if vertex is None:
         return None
