@@ -5,20 +5,67 @@ from __future__ import annotations
 from collections.abc import Iterator
 from fractions import Fraction
 from math import isqrt
+from typing import Any
 
 from treadle.finder.construction import Base, ScheduleMethod
 from treadle.finder.search import FabricCandidate, graph_candidate
 
+_DISTANCE_REGULAR = {
+    **{6: 2, 9: 2, 10: 3, 14: 3, 15: 3, 16: 4, 21: 3, 26: 3},
+    **{32: 4, 35: 3, 45: 4, 70: 7, 80: 4, 189: 6, 728: 6},
+}
+"""Diameter of the degree-4 distance-regular graph of each size (table A.2)."""
 
-def closed_form_bases(nodes: int, degree: int) -> Iterator[FabricCandidate]:
-    """Every base of that size whose figures have a closed form, the plainest first."""
-    if nodes < 2 or degree < 1:
+
+_EXACT = (
+    (8, 2, "diamond()", "Diamond", 3, False),
+    (8, 2, "modified_de_bruijn(2, 3)", "DBJMod(2,3)", 4, True),
+    (9, 3, "modified_de_bruijn(3, 2)", "DBJMod(3,2)", 3, False),
+    (16, 4, "modified_de_bruijn(4, 2)", "DBJMod(4,2)", 3, False),
+    (16, 2, "modified_de_bruijn(2, 4)", "DBJMod(2,4)", 5, False),
+)
+"""Bandwidth-optimal bases whose schedules come from exact synthesis (table A.3)."""
+
+
+def closed_form_bases(n: int, d: int) -> Iterator[FabricCandidate]:
+    """Every base of `n` nodes of degree `d` whose figures have a closed form, the plainest first."""
+    if n < 2 or d < 1:
         return
-    yield from _dense(nodes, degree)
-    yield from _rings(nodes, degree)
-    yield from _circulants(nodes, degree)
-    yield from _distance_regular(nodes, degree)
-    yield from _exact(nodes, degree)
+
+    def optimal(
+        expression: str, notation: str, family: str, steps: int, *, is_two_way: bool = True, **about: Any
+    ) -> FabricCandidate:
+        base = Base(expression, notation, ScheduleMethod.BFB, family)
+        return bandwidth_optimal(base, n, d, steps, is_bidirectional=is_two_way, **about)
+
+    # complete, complete bipartite, directed circulant of d + 2 nodes: Moore- and bandwidth-optimal
+    if n == d + 1:
+        yield optimal(f"complete({n})", f"K{n}", "complete", 1)
+    if n == 2 * d and d > 1:
+        yield optimal(f"complete_bipartite({d}, {d})", f"K{d},{d}", "bipartite", 2)
+    if n == d + 2 and d > 1:
+        offsets = ", ".join(map(str, range(1, d + 1)))
+        name, words = f"DiC({n},{{{offsets.replace(' ', '')}}})", "directed circulant"
+        yield optimal(f"directed_circulant({n}, {offsets})", name, words, 2, is_two_way=False)
+    # rings: bandwidth-optimal for any size (section A.6.1); parallel links come from `parallel_of`
+    if d == 2 and n >= 3:
+        yield optimal(f"bi_ring(2, {n})", f"BiRing(2,{n})", "ring", n // 2)
+    if d == 1:
+        yield optimal(f"uni_ring(1, {n})", f"UniRing(1,{n})", "ring", n - 1, is_two_way=n == 2, cycle=n)
+    # C(n, {m, m + 1}): the least diameter of degree-4 circulants, bandwidth-optimal (section A.6.4)
+    if d == 4 and n > 6:
+        m = least_circulant_diameter(n)
+        call, name = f"circulant({n}, {m}, {m + 1})", f"C({n},{{{m},{m + 1}}})"
+        # with 2 (m + 1) >= n an offset meets its own or the other's opposite, and links are parallel
+        yield optimal(call, name, "circulant", m, is_simple=2 * (m + 1) < n)
+    # bandwidth-optimal by Theorem 18 (section A.6.3)
+    if d == 4 and n in _DISTANCE_REGULAR:
+        call, name = f"distance_regular(4, {n})", f"DistReg(4,{n})"
+        yield optimal(call, name, "distance-regular", _DISTANCE_REGULAR[n])
+    for *size, call, name, steps, symmetric in _EXACT:
+        if size == [n, d]:
+            base = Base(call, name, ScheduleMethod.EXACT, "exact synthesis")
+            yield bandwidth_optimal(base, n, d, steps, is_reverse_symmetric=symmetric)
 
 
 def bandwidth_optimal(
@@ -46,75 +93,6 @@ def bandwidth_optimal(
         has_exact_line_graphs=is_bidirectional and nodes > 2 and is_breadth_first,
         is_reverse_symmetric=is_reverse_symmetric,
     )
-
-
-def _base(expression: str, notation: str, family: str) -> Base:
-    return Base(expression, notation, ScheduleMethod.BFB, family)
-
-
-def _dense(n: int, d: int) -> Iterator[FabricCandidate]:
-    """Complete, complete bipartite, directed circulant of d + 2 nodes: Moore- and bandwidth-optimal."""
-    if n == d + 1:
-        base = _base(f"complete({n})", f"K{n}", "complete")
-        yield bandwidth_optimal(base, n, d, 1, is_bidirectional=True)
-    if n == 2 * d and d > 1:
-        base = _base(f"complete_bipartite({d}, {d})", f"K{d},{d}", "bipartite")
-        yield bandwidth_optimal(base, n, d, 2, is_bidirectional=True)
-    if n == d + 2 and d > 1:
-        offsets = ", ".join(map(str, range(1, d + 1)))
-        name = f"DiC({n},{{{offsets.replace(' ', '')}}})"
-        base = _base(f"directed_circulant({n}, {offsets})", name, "directed circulant")
-        yield bandwidth_optimal(base, n, d, 2)
-
-
-def _rings(n: int, d: int) -> Iterator[FabricCandidate]:
-    """Rings; bandwidth-optimal for any size (section A.6.1). Parallel links come from `parallel_of`."""
-    if d == 2 and n >= 3:
-        base = _base(f"bi_ring(2, {n})", f"BiRing(2,{n})", "ring")
-        yield bandwidth_optimal(base, n, d, n // 2, is_bidirectional=True)
-    if d == 1:
-        base = _base(f"uni_ring(1, {n})", f"UniRing(1,{n})", "ring")
-        yield bandwidth_optimal(base, n, d, n - 1, is_bidirectional=n == 2, cycle=n)
-
-
-def _circulants(n: int, d: int) -> Iterator[FabricCandidate]:
-    """C(n, {m, m + 1}): the least diameter of degree-4 circulants, bandwidth-optimal (section A.6.4)."""
-    if d == 4 and n > 6:
-        m = least_circulant_diameter(n)
-        base = _base(f"circulant({n}, {m}, {m + 1})", f"C({n},{{{m},{m + 1}}})", "circulant")
-        # with 2 (m + 1) >= n an offset meets its own or the other's opposite, and links are parallel
-        yield bandwidth_optimal(base, n, d, m, is_bidirectional=True, is_simple=2 * (m + 1) < n)
-
-
-_DISTANCE_REGULAR = {
-    **{6: 2, 9: 2, 10: 3, 14: 3, 15: 3, 16: 4, 21: 3, 26: 3},
-    **{32: 4, 35: 3, 45: 4, 70: 7, 80: 4, 189: 6, 728: 6},
-}
-"""Diameter of the degree-4 distance-regular graph of each size (table A.2)."""
-
-
-def _distance_regular(n: int, d: int) -> Iterator[FabricCandidate]:
-    """Bandwidth-optimal by Theorem 18 (section A.6.3)."""
-    if d == 4 and n in _DISTANCE_REGULAR:
-        base = _base(f"distance_regular(4, {n})", f"DistReg(4,{n})", "distance-regular")
-        yield bandwidth_optimal(base, n, d, _DISTANCE_REGULAR[n], is_bidirectional=True)
-
-
-_EXACT = (
-    (8, 2, "diamond()", "Diamond", 3, False),
-    (8, 2, "modified_de_bruijn(2, 3)", "DBJMod(2,3)", 4, True),
-    (9, 3, "modified_de_bruijn(3, 2)", "DBJMod(3,2)", 3, False),
-    (16, 4, "modified_de_bruijn(4, 2)", "DBJMod(4,2)", 3, False),
-    (16, 2, "modified_de_bruijn(2, 4)", "DBJMod(2,4)", 5, False),
-)
-"""Bandwidth-optimal bases whose schedules come from exact synthesis (table A.3)."""
-
-
-def _exact(n: int, d: int) -> Iterator[FabricCandidate]:
-    for nodes, degree, expression, notation, steps, symmetric in _EXACT:
-        if (nodes, degree) == (n, d):
-            base = Base(expression, notation, ScheduleMethod.EXACT, "exact synthesis")
-            yield bandwidth_optimal(base, n, d, steps, is_reverse_symmetric=symmetric)
 
 
 def least_circulant_diameter(n: int) -> int:

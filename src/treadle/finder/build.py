@@ -62,9 +62,21 @@ def build(construction: Construction, direction: Direction) -> tuple[Topology, S
         case Parallel(of, times):
             return _parallel(*build(of, direction), times)
         case WithReverse(of):
-            return _with_reverse(of, direction)
+            # half of each shard on G, the other half on its transpose (section A.1.6), by the reverse of G's
+            # schedule for the other direction: no isomorphism is needed, and both halves take equally long
+            # where G is reverse-symmetric
+            topology, forward = build(of, direction)
+            other = Direction.REDUCE if direction is Direction.BROADCAST else Direction.BROADCAST
+            backward = reverse(build(of, other)[1])
+            moved = replace(backward, link=backward.link + np.int32(topology.n_links))
+            return with_reverse_links(topology), combine([forward, moved])
         case Placed(of, nodes):
-            return _placed(parse(expression(construction)), build(of, direction)[1], nodes)
+            # the same sends on the same links; shards are numbered like the ranks that own them
+            steps, rank = build(of, direction)[1], np.argsort(nodes).astype(np.int32)
+            homes = np.empty_like(steps.homes)
+            homes[rank] = rank[steps.homes]
+            placed = replace(steps, homes=homes, shard=rank[steps.shard])
+            return parse(expression(construction)), placed
         case Product():
             raise AssertionError("products are breadth-first")
 
@@ -83,24 +95,3 @@ def _parallel(topology: Topology, steps: Steps, times: int) -> tuple[Topology, S
         low=low.ravel(),
         high=(low + width[:, None]).ravel(),
     )
-
-
-def _placed(topology: Topology, steps: Steps, nodes: tuple[int, ...]) -> tuple[Topology, Steps]:
-    """The same sends on the same links; shards are numbered like the ranks that they are at home at."""
-    rank = np.argsort(nodes).astype(np.int32)
-    homes = np.empty_like(steps.homes)
-    homes[rank] = rank[steps.homes]
-    return topology, replace(steps, homes=homes, shard=rank[steps.shard])
-
-
-def _with_reverse(of: Construction, direction: Direction) -> tuple[Topology, Steps]:
-    """Half of each shard on G, the other half on its transpose (section A.1.6).
-
-    The transpose's schedule is the reverse of G's schedule for the other direction, so that no isomorphism
-    is needed; a reverse-symmetric G makes both halves take equally long.
-    """
-    topology, forward = build(of, direction)
-    other = Direction.REDUCE if direction is Direction.BROADCAST else Direction.BROADCAST
-    backward = reverse(build(of, other)[1])
-    moved = replace(backward, link=backward.link + np.int32(topology.n_links))
-    return with_reverse_links(topology), combine([forward, moved])

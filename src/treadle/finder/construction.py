@@ -93,6 +93,14 @@ class Placed:
 
 Construction = Base | LineGraph | DegreeExpansion | Power | Product | Parallel | WithReverse | Placed
 
+_CALLS: dict[type[LineGraph | DegreeExpansion | Power | Parallel], str] = {
+    LineGraph: "line_graph",
+    DegreeExpansion: "degree_expansion",
+    Power: "cartesian_power",
+    Parallel: "with_parallel_links",
+}
+"""What the catalogue's language calls expansions of one fabric by a number."""
+
 
 def unplaced(construction: Construction) -> Construction:
     """The fabric with ranks in the order of its own numbers."""
@@ -110,16 +118,12 @@ def expression(construction: Construction) -> str:
     match construction:
         case Base():
             return construction.expression
-        case LineGraph(of, times):
-            return f"line_graph({expression(of)}{'' if times == 1 else f', {times}'})"
-        case DegreeExpansion(of, copies):
-            return f"degree_expansion({expression(of)}, {copies})"
-        case Power(of, exponent):
-            return f"cartesian_power({expression(of)}, {exponent})"
+        case LineGraph(of, 1):
+            return f"line_graph({expression(of)})"
+        case LineGraph(of, number) | DegreeExpansion(of, number) | Power(of, number) | Parallel(of, number):
+            return f"{_CALLS[type(construction)]}({expression(of)}, {number})"
         case Product(factors):
             return f"cartesian_product({', '.join(map(expression, factors))})"
-        case Parallel(of, times):
-            return f"with_parallel_links({expression(of)}, {times})"
         case WithReverse(of):
             return f"with_reverse_links({expression(of)})"
         case Placed(of, nodes):
@@ -243,21 +247,12 @@ def _read(node: ast.expr) -> Construction:
         factors = tuple(map(_read, values))
         # other products have breadth-first broadcast on the graph itself, which needs nothing of the factors
         return Product(factors) if all(map(is_breadth_first, factors)) else _base(text)
-    number = values[1].value if len(values) == 2 and isinstance(values[1], ast.Constant) else None
+    number: object = values[1].value if len(values) == 2 and isinstance(values[1], ast.Constant) else None
     if name == "with_nodes_ordered" and isinstance(number, str):
         return Placed(_read(values[0]), tuple(map(int, number.split(","))))
     if name == "line_graph" and len(values) == 1:
         number = 1
-    if not isinstance(number, int):
+    expansion = {call: kind for kind, call in _CALLS.items()}.get(name)
+    if expansion is None or not isinstance(number, int):
         return _base(text)
-    inner = _read(values[0])
-    match name:
-        case "line_graph":
-            return LineGraph(inner, number)
-        case "degree_expansion":
-            return DegreeExpansion(inner, number)
-        case "cartesian_power":
-            return Power(inner, number)
-        case "with_parallel_links":
-            return Parallel(inner, number)
-    return _base(text)
+    return expansion(_read(values[0]), number)

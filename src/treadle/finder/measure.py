@@ -11,7 +11,6 @@ from treadle.brief import brief
 from treadle.context import context, under
 from treadle.finder.build import build
 from treadle.finder.construction import Base, ScheduleMethod, expression, is_breadth_first, notation
-from treadle.finder.predict import Performance
 from treadle.finder.search import FabricCandidate, pareto
 from treadle.schedules.steps.step_cost import step_loads
 from treadle.schedules.trees.forest import Direction
@@ -121,23 +120,20 @@ class Option:
     @property
     def distance_sum(self) -> int | None:
         """Over all ordered pairs."""
-        if self.distances is None:
-            return None
-        return sum(distance * count for distance, count in enumerate(self.distances))
+        counts = self.distances
+        return None if counts is None else sum(hops * count for hops, count in enumerate(counts))
 
     @property
     def mean_distance(self) -> Fraction | None:
         """Between two different nodes."""
-        if self.distance_sum is None:
-            return None
-        return Fraction(self.distance_sum, self.nodes * (self.nodes - 1))
+        total = self.distance_sum
+        return None if total is None else Fraction(total, self.nodes * (self.nodes - 1))
 
     @property
     def pair_rate(self) -> Fraction | None:
         """Upper bound of the all-to-all rate between two nodes, in link bandwidths, by distances alone."""
-        if self.distance_sum is None:
-            return None
-        return Fraction(self.nodes * self.degree, self.distance_sum)
+        total = self.distance_sum
+        return None if total is None else Fraction(self.nodes * self.degree, total)
 
     @cached_property
     def topology(self) -> Topology:
@@ -185,18 +181,14 @@ def _with_breadth_first(candidate: FabricCandidate) -> FabricCandidate:
 
 
 def _with_built(candidate: FabricCandidate) -> FabricCandidate:
-    return replace(
-        candidate,
-        gather=_built(candidate, candidate.gather, Direction.BROADCAST),
-        reduce=_built(candidate, candidate.reduce, Direction.REDUCE),
-    )
-
-
-def _built(candidate: FabricCandidate, predicted: Performance, direction: Direction) -> Performance:
-    topology, steps = build(candidate.construction, direction)
-    loads = sum(int(load.max()) for load in step_loads(topology, steps))
-    t_b = Fraction(loads * predicted.degree, steps.n_chunks * predicted.nodes)
-    return replace(predicted, steps=steps.n_steps, t_b=t_b, is_exact=True)
+    figures = []
+    predictions = (candidate.gather, Direction.BROADCAST), (candidate.reduce, Direction.REDUCE)
+    for predicted, direction in predictions:
+        topology, steps = build(candidate.construction, direction)
+        loads = sum(int(load.max()) for load in step_loads(topology, steps))
+        t_b = Fraction(loads * predicted.degree, steps.n_chunks * predicted.nodes)
+        figures.append(replace(predicted, steps=steps.n_steps, t_b=t_b, is_exact=True))
+    return replace(candidate, gather=figures[0], reduce=figures[1])
 
 
 def _distances(candidate: FabricCandidate) -> tuple[int, ...] | None:

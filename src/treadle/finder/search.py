@@ -121,12 +121,9 @@ def _changed(
 
 def line_graph_of(base: FabricCandidate, times: int = 1) -> FabricCandidate:
     """L^times (Theorem 7), written as a higher line graph where the base is one already."""
-    match base.construction:
-        case LineGraph(of, before):
-            construction = LineGraph(of, before + times)
-        case _:
-            construction = LineGraph(base.construction, times)
-    return _changed(base, construction, lambda p: line_graph_performance(p, times))
+    of = base.construction
+    before, of = (of.times, of.of) if isinstance(of, LineGraph) else (0, of)
+    return _changed(base, LineGraph(of, before + times), lambda p: line_graph_performance(p, times))
 
 
 def degree_expansion_of(base: FabricCandidate, copies: int) -> FabricCandidate:
@@ -204,11 +201,6 @@ def _figures(candidate: FabricCandidate) -> tuple[int | Fraction, ...]:
     return candidate.steps, candidate.t_b_both
 
 
-def _usefulness(candidate: FabricCandidate) -> tuple[int | Fraction, ...]:
-    """What matters to further expansions: loops rule out degree expansion, asymmetry the reverse."""
-    return (*_figures(candidate), candidate.gather.has_loops, not candidate.is_reverse_symmetric)
-
-
 class Finder:
     """Frontiers of all sizes asked for, each computed once.
 
@@ -269,13 +261,16 @@ class Finder:
         """The candidates worth expanding; recursion ends because nodes or degree shrink."""
         place = nodes, degree
         if place not in self._kept:
-            self._kept[place] = pareto(self._candidates(nodes, degree), _usefulness)
+            # loops rule out degree expansion, asymmetry the reverse
+            self._kept[place] = pareto(
+                self._candidates(nodes, degree),
+                lambda one: (*_figures(one), one.gather.has_loops, not one.is_reverse_symmetric),
+            )
         return self._kept[place]
 
     def _candidates(self, nodes: int, degree: int) -> Iterator[FabricCandidate]:
         yield from self._bases(nodes, degree)
-        factor = self._factor(nodes, degree)
-        if factor is not None:
+        if (factor := self._factor(nodes, degree)) is not None:
             yield factor
         for times in _divisors(degree):
             for part in self._useful(nodes, degree // times):

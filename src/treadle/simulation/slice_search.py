@@ -68,7 +68,12 @@ class SliceSearch:
     @cached_property
     def graphs(self) -> tuple[TaskGraph, ...]:
         """The program's tasks, by form."""
-        if not any(map(_holds_links, self.variants)) or self.graph.bundled is self.graph:
+        holds_links = any(  # for a time that does not depend on a message's size
+            one.latency_model is LatencyModel.PER_MESSAGE
+            or (one.costs is not None and any(one.costs.of(kind).occupancy_ns for kind in CLASSES))
+            for one in self.variants
+        )
+        if not holds_links or self.graph.bundled is self.graph:
             return (self.graph,)
         return (self.graph, self.graph.bundled)
 
@@ -109,17 +114,15 @@ class SliceSearch:
             bar = limit_s if best is None else best.bar(trial)
             if self._loads[trial.form][trial.protocol].busy(size_bytes, trial.slices) >= bar:
                 continue
-            seconds = self._seconds_below(trial, size_bytes, bar)
-            if seconds is not None:
+            options = replace(self.variants[trial.protocol], slices=trial.slices)
+            seconds: float | None
+            if options.sharing is Sharing.FAIR:
+                seconds = float(simulate_graph(self.graphs[trial.form], size_bytes, options).time)
+            else:
+                seconds = seconds_below(self._clocks[trial.form][trial.protocol], size_bytes, options, bar)
+            if seconds is not None and seconds < bar:
                 best = replace(trial, seconds=seconds)
         return best
-
-    def _seconds_below(self, trial: Trial, size_bytes: int, bar: float) -> float | None:
-        options = replace(self.variants[trial.protocol], slices=trial.slices)
-        if options.sharing is Sharing.FAIR:
-            seconds = float(simulate_graph(self.graphs[trial.form], size_bytes, options).time)
-            return seconds if seconds < bar else None
-        return seconds_below(self._clocks[trial.form][trial.protocol], size_bytes, options, bar)
 
     def _in_order(self, size_bytes: int, near: Sequence[int]) -> list[Trial]:
         """What may be tried at a size: first what is like the best of the sizes around."""
@@ -134,12 +137,6 @@ class SliceSearch:
             trials,
             key=lambda one: (abs(log2(one.slices / hint)), one.form not in forms, one.protocol, one.slices),
         )
-
-
-def _holds_links(options: SimulationOptions) -> bool:
-    """Whether a message holds a link for a time that does not depend on its size."""
-    occupied = options.costs is not None and any(options.costs.of(one).occupancy_ns for one in CLASSES)
-    return occupied or options.latency_model is LatencyModel.PER_MESSAGE
 
 
 @dataclass(frozen=True, eq=False)

@@ -128,8 +128,8 @@ def group_crossings(
     lanes = lanes_of(topology)
     served: dict[tuple[int, int, int, bool], defaultdict[int, set[int]]] = {}
     for join in joins:
-        stores = int(topology.tails[join.taker_link]) == _first_node(topology, program, join.taker)
         switch = int(topology.tails[join.taker_link])
+        stores = switch == topology.tails[path_ends(program, join.taker)[0]]
         if topology.turns_round[switch]:
             continue
         call, other = (join.giver, join.taker) if stores else (join.taker, join.giver)
@@ -138,8 +138,9 @@ def group_crossings(
         past = min(int(program.first[i] + program.count[i]) for i in (call, other))
         for chunk in range(first, past):
             for send in (call, other):
-                end = _last_node(topology, program, send) if stores else _first_node(topology, program, send)
-                served.setdefault(key, defaultdict(set))[chunk].add(end)
+                first_link, last_link = path_ends(program, send)
+                end = topology.heads[last_link] if stores else topology.tails[first_link]
+                served.setdefault(key, defaultdict(set))[chunk].add(int(end))
     found: list[GroupCrossing] = []
     for (send, link, switch, stores), by_chunk in served.items():
         group = members_at(lanes, switch, program.nodes.tolist())
@@ -153,12 +154,10 @@ def group_crossings(
     return tuple(found)
 
 
-def _first_node(topology: Topology, program: OperationLists, send: int) -> int:
-    return int(topology.tails[program.links(int(program.path[send]))[0]])
-
-
-def _last_node(topology: Topology, program: OperationLists, send: int) -> int:
-    return int(topology.heads[program.links(int(program.path[send]))[-1]])
+def path_ends(program: OperationLists, send: int) -> tuple[int, int]:
+    """The first and the last link of a send's path."""
+    path = program.links(int(program.path[send]))
+    return int(path[0]), int(path[-1])
 
 
 def _switches(topology: Topology, program: OperationLists, number: int) -> tuple[int, int]:

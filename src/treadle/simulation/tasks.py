@@ -15,7 +15,7 @@ from treadle.program.message_levels import dataflow
 from treadle.program.operation_lists import OperationKind, OperationLists
 from treadle.runtime.order import describe, is_receive, match_messages
 from treadle.simulation.costs.link_classes import link_classes
-from treadle.simulation.switch_feeds import GroupCrossing, NetworkJoin, group_crossings, network_joins
+from treadle.simulation.switch_feeds import NetworkJoin, group_crossings, network_joins, path_ends
 from treadle.topologies.topology import Topology
 
 
@@ -165,10 +165,10 @@ def task_graph(
     resource[moves] = hop_resource[hop_offset[path[operation[moves]]] + hop[moves]]
     edges = _edges(topology, program, partner, begin, resource, joins)
     aside = _aside(topology, program, partner, capped, begin, resource, joins)
-    operation = np.concatenate([operation, aside.operation])
-    resource = np.concatenate([resource, aside.resource])
-    chunks = np.concatenate([program.count[operation[: begin[-1]]], aside.chunks])
-    edges = np.concatenate([edges, aside.edges], axis=1)
+    chunks = np.concatenate([program.count[operation], aside[1]])
+    operation = np.concatenate([operation, aside[0]])
+    resource = np.concatenate([resource, aside[2]])
+    edges = np.concatenate([edges, aside[3]], axis=1)
     place = np.arange(program.n_operations) - program.operation_offset[program.operation_rank]
     order = np.lexsort((np.arange(len(operation)), place[operation], program.step[operation]))
     number = np.empty_like(order)
@@ -181,8 +181,13 @@ def task_graph(
     onto = np.flatnonzero((resource >= 0) & (resource < topology.n_links))
     first_link[onto] = topology.tails[resource[onto]] == own_node[operation[onto]]
     # what a rank adds to a sum that another rank asks a switch for is fetched: nobody at the rank acts
-    fetched = [join.giver for join in joins if not topology.turns_round[topology.heads[join.giver_link]]]
-    first_link &= ~np.isin(operation, [giver for giver in fetched if _is_added(topology, program, giver)])
+    fetched = [
+        join.giver
+        for join in joins
+        if not topology.turns_round[topology.heads[join.giver_link]]
+        and not topology.is_compute[topology.heads[path_ends(program, join.giver)[1]]]
+    ]
+    first_link &= ~np.isin(operation, fetched)
     if link_of is not None:
         resource = np.append(link_of, -1)[resource]  # no ports: -1 is that of none
     return TaskGraph(
@@ -240,24 +245,18 @@ def _check_paths(topology: Topology, program: OperationLists) -> None:
 
 def _hops(topology: Topology, program: OperationLists, capped: Int64Array) -> tuple[Int64Array, Int64Array]:
     """Resources of every path in order, with the ports of capped hosts that its links leave and enter."""
-    links = program.path_links.astype(np.int64)
-    port = np.full(topology.n_nodes, -1, dtype=np.int64)
-    port[capped] = topology.n_links + np.arange(len(capped))
-    leaves, enters = port[topology.tails[links]], port[topology.heads[links]]
-    enters[enters >= 0] += len(capped)
-    slots = np.stack([leaves, links, enters], axis=1)
+    slots = _slots(topology, capped, program.path_links.astype(np.int64))
     used = slots >= 0
     return offsets_of(used.sum(axis=1))[program.path_offset], slots[used]
 
 
-@dataclass(frozen=True, eq=False)
-class _Aside:
-    """Tasks beside the program's paths, arrays of shape (tasks,), and their edges as `_edges` has them."""
-
-    operation: Int64Array
-    chunks: Int64Array
-    resource: Int64Array
-    edges: Int64Array
+def _slots(topology: Topology, capped: Int64Array, links: Int64Array) -> Int64Array:
+    """The port that each link leaves, the link, the port that it enters: (links, 3), -1 for no port."""
+    port = np.full(topology.n_nodes, -1, dtype=np.int64)
+    port[capped] = topology.n_links + np.arange(len(capped))
+    leaves, enters = port[topology.tails[links]], port[topology.heads[links]]
+    enters[enters >= 0] += len(capped)
+    return np.stack([leaves, links, enters], axis=1)
 
 
 def _aside(
@@ -268,47 +267,29 @@ def _aside(
     begin: Int64Array,
     resource: Int64Array,
     joins: tuple[NetworkJoin, ...],
-) -> _Aside:
+) -> tuple[Int64Array, Int64Array, Int64Array, Int64Array]:
+    """Tasks beside the program's paths: operation, chunks, resource, and their edges as `_edges` has them."""
     rows: list[tuple[int, int, int]] = []
     edges: list[tuple[int, int, int]] = []
     total = int(begin[-1])
     for crossing in group_crossings(topology, program, joins):
         first = total + len(rows)
-        rows += [
-            (crossing.send, crossing.chunks, place) for place in _places(topology, capped, crossing.link)
-        ]
+        slots = _slots(topology, capped, np.array([crossing.link]))[0].tolist()
+        rows += [(crossing.send, crossing.chunks, place) for place in slots if place >= 0]
         last = total + len(rows) - 1
         edges += [(task, task + 1, Follows.HOST) for task in range(first, last)]
         called = _task_on(crossing.send, crossing.call, begin, resource)
         if topology.is_compute[topology.heads[crossing.call]]:
             edges.append((last, called, Follows.HOP))
-            edges += [
-                (begin[wait], first, Follows.WAIT)
-                for wait in _own_waits(topology, program, partner, crossing)
-            ]
+            if topology.tails[crossing.link] == topology.heads[crossing.call]:
+                # of its own data the asker adds up what it has waited for
+                receive = int(partner[crossing.send])
+                waits = program.waits[program.wait_offset[receive] : program.wait_offset[receive + 1]]
+                edges += [(begin[wait], first, Follows.WAIT) for wait in waits.tolist()]
         else:
             edges.append((called, first, Follows.HOP))
     operation, chunks, places = np.array(rows, dtype=np.int64).reshape(-1, 3).T
-    return _Aside(operation, chunks, places, np.array(edges, dtype=np.int64).reshape(-1, 3).T)
-
-
-def _places(topology: Topology, capped: Int64Array, link: int) -> list[int]:
-    """A link as a resource, with the ports of capped hosts that it leaves and enters."""
-    port = {node: topology.n_links + i for i, node in enumerate(capped.tolist())}
-    tail, head = int(topology.tails[link]), int(topology.heads[link])
-    leaves = [port[tail]] if tail in port else []
-    return [*leaves, link, *([port[head] + len(capped)] if head in port else [])]
-
-
-def _own_waits(
-    topology: Topology, program: OperationLists, partner: Int64Array, crossing: GroupCrossing
-) -> list[int]:
-    """What the asker of a sum waits for before it adds up, where `crossing` is of its own data."""
-    if topology.tails[crossing.link] != topology.heads[crossing.call]:
-        return []
-    receive = int(partner[crossing.send])
-    waits = program.waits[program.wait_offset[receive] : program.wait_offset[receive + 1]]
-    return [int(wait) for wait in waits]
+    return operation, chunks, places, np.array(edges, dtype=np.int64).reshape(-1, 3).T
 
 
 def _edges(
@@ -323,8 +304,9 @@ def _edges(
     total, m = program.n_operations, topology.n_links
     first, last = begin[:-1], begin[1:] - 1
     waiting = np.repeat(np.arange(total, dtype=np.int64), np.diff(program.wait_offset))
-    copied = mask_of(total, [join.taker for join in joins if _begins(program, join.taker) == join.taker_link])
-    added = mask_of(total, [join.giver for join in joins if _ends(program, join.giver) == join.giver_link])
+    takers = [join.taker for join in joins if path_ends(program, join.taker)[0] == join.taker_link]
+    givers = [join.giver for join in joins if path_ends(program, join.giver)[1] == join.giver_link]
+    copied, added = mask_of(total, takers), mask_of(total, givers)
     # a join is a copy or a sum; only its passing partner keeps its own beginning and end
     acts = ~copied[waiting]
     waits = _rows(first[program.waits[acts]], first[waiting[acts]], Follows.WAIT)
@@ -343,19 +325,6 @@ def _edges(
 
 def _rows(source: Int64Array, target: Int64Array, kind: Follows) -> Int64Array:
     return np.stack([source, target, np.full(len(source), kind)]).astype(np.int64)
-
-
-def _begins(program: OperationLists, send: int) -> int:
-    return int(program.path_links[program.path_offset[program.path[send]]])
-
-
-def _is_added(topology: Topology, program: OperationLists, send: int) -> bool:
-    """Whether a path ends at a switch."""
-    return not topology.is_compute[topology.heads[_ends(program, send)]]
-
-
-def _ends(program: OperationLists, send: int) -> int:
-    return int(program.path_links[program.path_offset[program.path[send] + 1] - 1])
 
 
 def _task_on(send: int, link: int, begin: Int64Array, resource: Int64Array) -> int:
@@ -386,7 +355,10 @@ def bundled(graph: TaskGraph) -> TaskGraph:
     """
     program = graph.program
     sends = program.operation_kind == OperationKind.SEND
-    if graph.is_aside.any() or _begins_or_ends_at_switches(graph):
+    # what begins or ends at a switch is a copy or a sum in the network
+    links, offset, is_compute = program.path_links, program.path_offset, graph.topology.is_compute
+    starts, ends = graph.topology.tails[links[offset[:-1]]], graph.topology.heads[links[offset[1:] - 1]]
+    if graph.is_aside.any() or not (is_compute[starts].all() and is_compute[ends].all()):
         return graph
     head = _first_of_bundles(graph)
     operation, moves = graph.operation, sends[graph.operation]
@@ -447,13 +419,3 @@ def _goes_by_steps(graph: TaskGraph) -> bool:
     source, target = graph.operation[graph.edge_source], graph.operation[graph.edge_target]
     arrives = graph.edge_kind == Follows.DELIVERY
     return bool(np.all(step[source[arrives]] == step[target[arrives]]))
-
-
-def _begins_or_ends_at_switches(graph: TaskGraph) -> bool:
-    """Whether some path is of a copy or a sum in the network."""
-    topology, program = graph.topology, graph.program
-    if not program.n_paths:
-        return False
-    links, offset = program.path_links, program.path_offset
-    ends = topology.tails[links[offset[:-1]]], topology.heads[links[offset[1:] - 1]]
-    return not all(bool(topology.is_compute[side].all()) for side in ends)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from treadle.viz.box_grid import seats
-from treadle.viz.drawn_network import DrawnNetwork
+from treadle.viz.drawn_network import DrawnNetwork, Item
 from treadle.viz.picture_layout import Mark, Point, Shape
 from treadle.viz.rows import Row, row_of, spread, way
 
@@ -23,14 +24,14 @@ def text_width(text: str) -> float:
     return 6.2 * len(text)
 
 
-def mark_of(label: str, shape: Shape, nodes: tuple[int, ...], *, details: int = 1) -> Mark:
-    """A mark at the origin, as large as its label asks for."""
-    if shape is Shape.RANK:
-        width = max(RANK_SIZE, text_width(label) + 6)
-        return Mark(label, shape, 0, 0, width, RANK_SIZE, nodes)
-    if shape is Shape.GROUP:
-        return Mark(label, shape, 0, 0, max(44.0, text_width(label) + 12), 12.0 + 14 * details, nodes)
-    return Mark(label, shape, 0, 0, max(26.0, text_width(label) + 10), SWITCH_HEIGHT, nodes)
+def mark_of(item: Item, *, details: int = 1) -> Mark:
+    """A mark at the origin, as large as the item's label asks for."""
+    least, border, height = {
+        Shape.RANK: (RANK_SIZE, 6, RANK_SIZE),
+        Shape.GROUP: (44.0, 12, 12.0 + 14 * details),
+    }.get(item.shape, (26.0, 10, SWITCH_HEIGHT))
+    width = max(least, text_width(item.label) + border)
+    return Mark(item.label, item.shape, 0, 0, width, height, item.nodes)
 
 
 @dataclass
@@ -49,6 +50,8 @@ class Block:
         Its number.
     is_arc, is_grid : bool
         Of the ranks' band.
+    detour : float
+        From one line round a band to the next; negative: above the band.
     """
 
     marks: dict[int, Mark] = field(default_factory=dict)
@@ -59,6 +62,7 @@ class Block:
     ranks_band: int = 0
     is_arc: bool = False
     is_grid: bool = False
+    detour: float = 4.0
 
     def band_of(self, item: int) -> int:
         """Which band an item stands in."""
@@ -105,13 +109,11 @@ class Block:
                 return [(one.x, one.y), (other.x, other.y)]
             lift = 0.8 * RANK_SIZE + 6
             return [(one.x, one.y), (one.x, one.y - lift), (other.x, other.y - lift), (other.x, other.y)]
-        under = self.row(self.band_of(first)).bottom + 4 + 4 * (abs(first - second) % 4)
-        return [
-            (one.x, one.y + one.height / 2),
-            (one.x, under),
-            (other.x, under),
-            (other.x, other.y + other.height / 2),
-        ]
+        row, side = self.row(self.band_of(first)), math.copysign(0.5, self.detour)
+        edge = row.bottom + 4 if self.detour > 0 else row.top - 4
+        level = edge + self.detour * (abs(first - second) % 4)
+        ends = one.y + side * one.height, other.y + side * other.height
+        return [(one.x, ends[0]), (one.x, level), (other.x, level), (other.x, ends[1])]
 
 
 def within(mark: Mark, point: Point, x: float) -> Point:
@@ -149,10 +151,7 @@ def inside(
     block.bands = [rows[number] for number in sorted(rows) if rows[number]]
     block.ranks_band = block.bands.index(rows[0]) if ranks else 0
     block.is_arc = len(ranks) > 2 and any(other in ranks for item in ranks for other in inner[item])
-    marks = {
-        item: mark_of(network.items[item].label, network.items[item].shape, network.items[item].nodes)
-        for item in members
-    }
+    marks = {item: mark_of(network.items[item]) for item in members}
     if not (block.is_arc and len(block.bands) == 1 and _seat(block, marks, inner)):
         _place(block, marks, inner)
     return block
@@ -210,7 +209,8 @@ def _place(block: Block, marks: dict[int, Mark], inner: Mapping[int, Sequence[in
             pitch = max(_PITCH, widest + 6)
             x.update((item, place * pitch) for place, item in enumerate(band))
             continue
-        wanted = {item: _mean([x[other] for other in inner[item] if other in x]) for item in band}
+        near = {item: [x[other] for other in inner[item] if other in x] for item in band}
+        wanted = {item: sum(places) / len(places) if places else 0.0 for item, places in near.items()}
         band.sort(key=lambda item: (wanted[item], item))
         placed = spread([wanted[item] for item in band], [marks[item].width for item in band], 8.0)
         x.update(zip(band, placed, strict=True))
@@ -233,7 +233,3 @@ def _place(block: Block, marks: dict[int, Mark], inner: Mapping[int, Sequence[in
                 block.marks[item] = replace(block.marks[item], y=block.marks[item].y + lift)
         y += tall + sunk + lift + _ROW_GAP
     block.height = y - _ROW_GAP + (_LABEL if block.is_framed else 0.0)
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values) if values else 0.0

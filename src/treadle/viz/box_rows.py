@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 from treadle.viz.box_inside import Block, inside, mark_of, within
 from treadle.viz.drawn_network import DrawnNetwork
-from treadle.viz.picture_layout import BoxFrame, Line, Mark, PictureLayout, Point, Shape
-from treadle.viz.rows import Row, row_of, spread, way
+from treadle.viz.picture_layout import BoxFrame, Line, Mark, PictureLayout, Point
+from treadle.viz.rows import spread, way
 
 _MOST_WIDTH = 1150.0
 """Of one row of boxes; wider ones stand in two, head to head."""
@@ -66,9 +66,9 @@ class _Boxed:
             for item, box in self.box_of.items()
         }
         self.placed = [_Placed(inside(network, box, outside, framed=len(box) > 1)) for box in boxes]
-        self.marks: dict[int, Mark] = {}
-        self.levels: list[list[int]] = []
-        """Bands of the network's switches from top to bottom."""
+        self.net = Block(detour=-3.0)
+        """All marks in the picture, and bands of the network's switches."""
+        self.marks, self.levels = self.net.marks, self.net.bands
         self.upper, self.lower = self._sides()
 
     def layout(self, left_out: str) -> PictureLayout:
@@ -113,8 +113,10 @@ class _Boxed:
             y += max(self.placed[box].block.height for box in self.upper)
             self._place_boxes(self.upper, width, y, is_flipped=True)
             y += _CORRIDOR
-        self.levels = bands
-        width = max([width, *(self._band_width(band) + 2 * _BORDER for band in bands)])
+        self.levels += bands
+        width = max(
+            [width, *(sum(self._mark(item).width + 8.0 for item in band) + 2 * _BORDER for band in bands)]
+        )
         tops = []
         for _ in bands:
             tops.append(y)
@@ -168,12 +170,9 @@ class _Boxed:
             rows.setdefault((place, own if place < 0 else -own), []).append(item)
         return [rows[key] for key in sorted(rows)]
 
-    def _band_width(self, band: Sequence[int]) -> float:
-        return sum(self._mark(item).width + 8.0 for item in band)
-
     def _mark(self, item: int) -> Mark:
         own = self.network.items[item]
-        return mark_of(own.label, own.shape, own.nodes, details=2 if own.shape is Shape.GROUP else 1)
+        return mark_of(own, details=2)
 
     def _place_bands(self, bands: Sequence[list[int]], tops: Sequence[float], width: float) -> None:
         """Those next to boxes first, each over the middle of what it is linked to."""
@@ -194,50 +193,31 @@ class _Boxed:
             for item, x in zip(band, places, strict=True):
                 self.marks[item] = replace(marks[item], x=x + shift, y=tops[number] + marks[item].height / 2)
 
-    def _row(self, number: int) -> Row:
-        return row_of([self.marks[item] for item in self.levels[number]])
-
     def _stroke(self, first: int, second: int) -> list[Point]:
         boxes = self.box_of.get(first), self.box_of.get(second)
         if boxes[0] is not None and boxes[0] == boxes[1]:
             own = self.placed[boxes[0]]
             return [own.point(point) for point in own.block.between(first, second)]
         if boxes[0] is None and boxes[1] is None:
-            return self._between_switches(first, second)
+            return self.net.between(first, second)
         if boxes[0] is not None and boxes[1] is not None:
             return self._between_boxes(first, second)
         if boxes[0] is None:
             return self._stroke(second, first)[::-1]
         exit_way = self._exit(first)
         mark = self.marks[second]
-        band = self._band(second)
+        band = self.net.band_of(second)
         own = self.placed[boxes[0]]
         if own.is_flipped:
             between, edge = range(band), mark.y - mark.height / 2
         else:
             between, edge = range(len(self.levels) - 1, band, -1), mark.y + mark.height / 2
         goal = within(mark, (mark.x, edge), exit_way[-1][0])
-        return [*exit_way[:-1], *way(exit_way[-1], goal, [self._row(number) for number in between])]
+        return [*exit_way[:-1], *way(exit_way[-1], goal, list(map(self.net.row, between)))]
 
     def _exit(self, item: int) -> list[Point]:
         own = self.placed[self.box_of[item]]
         return [own.point(point) for point in own.block.to_door(item)]
-
-    def _band(self, item: int) -> int:
-        return next(number for number, band in enumerate(self.levels) if item in band)
-
-    def _between_switches(self, first: int, second: int) -> list[Point]:
-        bands = self._band(first), self._band(second)
-        one, other = self.marks[first], self.marks[second]
-        if bands[0] == bands[1]:
-            over = self._row(bands[0]).top - 4 - 3 * (abs(first - second) % 4)
-            ends = one.y - one.height / 2, other.y - other.height / 2
-            return [(one.x, ends[0]), (one.x, over), (other.x, over), (other.x, ends[1])]
-        if bands[0] > bands[1]:
-            return self._between_switches(second, first)[::-1]
-        start = within(one, (one.x, one.y + one.height / 2), other.x)
-        goal = within(other, (other.x, other.y - other.height / 2), one.x)
-        return way(start, goal, [self._row(number) for number in range(bands[0] + 1, bands[1])])
 
     def _between_boxes(self, first: int, second: int) -> list[Point]:
         """Links of boxes without a switch between them: along the corridor before their doors."""
@@ -249,5 +229,5 @@ class _Boxed:
             return [*one, (one[-1][0], corridor), (other[-1][0], corridor), *other[::-1]]
         if not sides[0]:
             return self._between_boxes(second, first)[::-1]
-        rows = [self._row(number) for number in range(len(self.levels))]
+        rows = [self.net.row(number) for number in range(len(self.levels))]
         return [*one[:-1], *way(one[-1], other[-1], rows), *other[::-1][1:]]

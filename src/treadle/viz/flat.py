@@ -60,7 +60,7 @@ def _grid(network: DrawnNetwork, places: Sequence[tuple[int, int]]) -> PictureLa
     size = min(RANK_SIZE, 0.5 * pitch)
     marks = []
     for item, (row, column) in zip(network.items, places, strict=True):
-        mark = _sized(mark_of(item.label, item.shape, item.nodes), size)
+        mark = _sized(mark_of(item), size)
         start = _BORDER + _STUB + size / 2
         marks.append(replace(mark, x=start + column * pitch, y=start + row * pitch))
     lines = []
@@ -93,7 +93,7 @@ def _circle(network: DrawnNetwork) -> PictureLayout:
     radius = max(90.0, n * 34.0 / (2 * pi)) if n <= 64 else 450.0
     pitch = 2 * radius * sin(pi / max(2, n))
     size = max(_LEAST_SIZE, min(RANK_SIZE, 0.6 * pitch)) if n > 1 else RANK_SIZE
-    marks = [_sized(mark_of(item.label, item.shape, item.nodes), size) for item in network.items]
+    marks = [_sized(mark_of(item), size) for item in network.items]
     step = max(max(mark.width, mark.height) for mark in marks) / 2 + 7
     centre = radius + _BORDER + step
     angles = [2 * pi * place / n - pi / 2 for place in range(n)]

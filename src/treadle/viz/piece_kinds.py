@@ -121,7 +121,7 @@ def _joined(
     """A piece with the smaller ones in it, the switches that join them, and those above."""
     inside = tier.of_node == piece
     children = np.unique(lower.of_node[inside & (lower.of_node >= 0)]).tolist()
-    joining = np.flatnonzero(inside & (lower.of_node < 0)).tolist()
+    joining = np.flatnonzero(inside & (lower.of_node < 0))
     # nodes outside that are linked to one inside
     found = mask_of(topology.n_nodes, topology.heads[inside[topology.tails]])
     found[topology.tails[inside[topology.heads]]] = True
@@ -129,10 +129,15 @@ def _joined(
     near = np.flatnonzero(found).tolist()
     items: list[Item] = []
     groups: list[list[int]] = []
-    for child in _of_each_kind(topology, lower, children):
+    shown = few(children)
+    if len(children) > _SHOWN:  # of one kind the first ones and the last, of others the first
+        rare = [first for first, _ in exemplars(topology, lower)[1:4] if first in set(children)]
+        shown += [child for child in rare if child not in shown]
+    for child in shown:
         groups.append([len(items)])
         items.append(_MORE if child is None else _group(topology, lower, child))
-    for switches in (*_by_level(joining, levels), near):
+    by_level = [joining[levels[joining] == level].tolist() for level in np.unique(levels[joining])]
+    for switches in (*by_level, near):
         items += [_MORE if node is None else node_item(topology, node) for node in few(switches)]
     network = network_of(topology, items)
     ranks = int(topology.is_compute[inside].sum())
@@ -147,7 +152,14 @@ def _box(topology: Topology, tier: Tier, piece: int, count: int) -> tuple[str, P
     ranks = [node for node in nodes if topology.is_compute[node]]
     shown = few(ranks)
     kept = {node for node in shown if node is not None}
-    near = {node: _neighbours(topology, node) for node in nodes if node in kept or node not in set(ranks)}
+    near = {
+        node: {
+            *topology.heads[topology.tails == node].tolist(),
+            *topology.tails[topology.heads == node].tolist(),
+        }
+        for node in nodes
+        if node in kept or node not in set(ranks)
+    }
     hidden = set(ranks) - kept
     switches = [
         node
@@ -164,15 +176,6 @@ def _box(topology: Topology, tier: Tier, piece: int, count: int) -> tuple[str, P
 
 
 _MORE = Item("...", Shape.MORE, ())
-
-
-def _of_each_kind(topology: Topology, tier: Tier, children: Sequence[int]) -> list[int | None]:
-    """Pieces that stand for all: of one kind the first ones and the last, of others the first."""
-    if len(children) <= _SHOWN:
-        return list(children)
-    shown = few(children)
-    rare = [first for first, _ in exemplars(topology, tier)[1:4] if first in set(children)]
-    return [*shown, *(child for child in rare if child not in shown)]
 
 
 def _group(topology: Topology, tier: Tier, piece: int) -> Item:
@@ -192,18 +195,6 @@ def _plural(tier: Tier, count: int) -> str:
 
 def _times(count: int, name: str) -> str:
     return f"{count} x {name}" if count > 1 else f"1 {name}"
-
-
-def _by_level(nodes: Sequence[int], levels: Int64Array) -> list[list[int]]:
-    found: dict[int, list[int]] = {}
-    for node in nodes:
-        found.setdefault(int(levels[node]), []).append(node)
-    return [found[level] for level in sorted(found)]
-
-
-def _neighbours(topology: Topology, node: int) -> set[int]:
-    heads, tails = topology.heads[topology.tails == node], topology.tails[topology.heads == node]
-    return {*heads.tolist(), *tails.tolist()}
 
 
 def _stacked(panels: Sequence[tuple[str, PictureLayout]], left_out: str) -> PictureLayout:

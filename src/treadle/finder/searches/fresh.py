@@ -174,13 +174,13 @@ def _abelian(nodes: int, degree: int, seed: int, bidirectional: bool, trials: in
             break
     entries = [one.entry for one in best if one not in known]
     _check(check_cayley, entries)
-    return Effort("abelian Cayley digraphs", tried, tuple(candidate_of_cayley(e) for e in entries))
+    return Effort("abelian Cayley digraphs", tried, tuple(map(candidate_of_cayley, entries)))
 
 
 def _cayley(nodes: int, degree: int, seed: int, bidirectional: bool, trials: int) -> Effort:
     found = search_cayley(nodes, degree, trials=trials, seed=seed, bidirectional=bidirectional)
     _check(check_cayley, found.entries)
-    return Effort("Cayley digraphs", found.tried, tuple(candidate_of_cayley(e) for e in found.entries))
+    return Effort("Cayley digraphs", found.tried, tuple(map(candidate_of_cayley, found.entries)))
 
 
 def _neighbours(nodes: int, degree: int, seed: int, two_way: bool, trials: int) -> Effort:
@@ -208,7 +208,5 @@ def _neighbours(nodes: int, degree: int, seed: int, two_way: bool, trials: int) 
 def _line_graphs(nodes: int, degree: int, power: int, seed: int, trials: int) -> Effort:
     found = search_line_graphs(nodes, degree, trials=trials, seed=seed, power=power)
     _check(check_line_graph, found.entries)
-    name = (
-        "line graphs of Cayley digraphs" if power == 1 else f"line graphs, {power}-fold, of Cayley digraphs"
-    )
-    return Effort(name, found.tried, tuple(candidate_of_line_graph(e) for e in found.entries))
+    name = f"line graphs{'' if power == 1 else f', {power}-fold,'} of Cayley digraphs"
+    return Effort(name, found.tried, tuple(map(candidate_of_line_graph, found.entries)))

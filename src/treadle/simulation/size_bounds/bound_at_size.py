@@ -12,7 +12,7 @@ from treadle.simulation.costs.cost_model import ClassCost, CostModel, Protocol
 from treadle.simulation.simulation_options import Sharing, SimulationOptions
 from treadle.simulation.size_bounds.crossing import Window, crossing_time, windows
 from treadle.simulation.size_bounds.cut_candidates import cut_candidates
-from treadle.simulation.size_bounds.direct_messages import DirectPairs, direct_pairs, latest_of
+from treadle.simulation.size_bounds.direct_messages import DirectPairs, direct_pairs
 from treadle.simulation.size_bounds.distance import farthest_pair
 from treadle.simulation.size_bounds.gathered import GatheredCut, gathered_cuts, gathered_time
 from treadle.simulation.size_bounds.message_terms import message_terms
@@ -24,6 +24,7 @@ from treadle.simulation.size_bounds.size_witness import (
     GrowthWitness,
     SizeBound,
     SizeProof,
+    SizeWitness,
 )
 from treadle.topologies.topology import Topology
 
@@ -91,18 +92,15 @@ class BoundsBySize:
         for one in self._prepared:
             proofs = list(one.fixed)
             launch = Fraction(one.protocol.launch_ns, 10**9)
-            if one.crossings:
-                times = [crossing_time(found, size) for _, found in one.crossings]
-                latest = max(range(len(times)), key=times.__getitem__)
-                proofs.append(SizeProof(launch + times[latest], CrossingWitness(one.crossings[latest][0])))
-            if (direct := latest_of(one.direct, size)) is not None:
-                proofs.append(SizeProof(launch + direct[1] / 10**9, direct[0]))
-            if one.relayed is not None and (relayed := one.relayed.proof(size)) is not None:
-                proofs.append(SizeProof(launch + relayed[1] / 10**9, relayed[0]))
-            if one.gathered:
-                times = [gathered_time(cut, size) for cut in one.gathered]
-                latest = max(range(len(times)), key=times.__getitem__)
-                proofs.append(SizeProof(launch + times[latest], one.gathered[latest][0]))
+            kinds: list[list[tuple[Fraction, SizeWitness]]] = [
+                [(crossing_time(found, size), CrossingWitness(witness)) for witness, found in one.crossings],
+                [(pairs.time_ns(size) / 10**9, pairs.witness) for pairs in one.direct],
+                [] if one.relayed is None else [one.relayed.proof(size)],
+                [(gathered_time(cut, size), cut[0]) for cut in one.gathered],
+            ]
+            for times in filter(None, kinds):
+                time, latest = max(times, key=lambda proof: proof[0])
+                proofs.append(SizeProof(launch + time, latest))
             if one.growth is not None:
                 known = max((proof.time for proof in proofs), default=launch) - launch
                 grown = growth_time_ns(one.growth, self._collective, size, float(known) * 1e9)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from fractions import Fraction
+from typing import TypeVar
 
 from treadle.errors import ScheduleError
 from treadle.simulation.costs.cost_model import ClassCost, LinkClass, Protocol
@@ -14,6 +15,32 @@ from treadle.topologies.topology import Topology
 
 Link = tuple[int, int, LinkClass, int]
 """Tail, head, class, and latency in ns."""
+Hop = tuple[int, int, int, Fraction]
+"""Tail, head, latency in ns, and bytes/s that are left to data."""
+Figures = TypeVar("Figures")
+
+
+def least_prices(
+    arcs: Iterable[tuple[int, int, int]], many_starts: Iterable[Collection[int]]
+) -> list[dict[int, int]]:
+    """Least price of a way from any of some nodes to each node that is reached, for each set of starts."""
+    leaving: dict[int, list[tuple[int, int]]] = {}
+    for tail, head, price in arcs:
+        leaving.setdefault(tail, []).append((head, price))
+    rows = []
+    for starts in many_starts:
+        found = dict.fromkeys(starts, 0)
+        todo = set(starts)
+        while todo:
+            reached: set[int] = set()
+            for node in todo:
+                for other, price in leaving.get(node, ()):
+                    if other not in found or found[node] + price < found[other]:
+                        found[other] = found[node] + price
+                        reached.add(other)
+            todo = reached
+        rows.append(found)
+    return rows
 
 
 class CheckedFabric:
@@ -70,29 +97,40 @@ class CheckedFabric:
         self, starts: Collection[int], kinds: Collection[LinkClass], *, backwards: bool = False
     ) -> dict[int, int]:
         """Least latency from any of some nodes to every other over links of some classes, or back."""
-        found = dict.fromkeys(starts, 0)
-        leaving: dict[int, list[tuple[int, int]]] = {}
-        for tail, head, kind, latency in self.links:
-            if kind in kinds:
-                one, other = (head, tail) if backwards else (tail, head)
-                leaving.setdefault(one, []).append((other, latency))
-        todo = set(starts)
-        while todo:
-            reached: set[int] = set()
-            for node in todo:
-                for other, latency in leaving.get(node, ()):
-                    if found[node] + latency < found.get(other, 2**62):
-                        found[other] = found[node] + latency
-                        reached.add(other)
-            todo = reached
-        return found
+        arcs = [
+            (head, tail, latency) if backwards else (tail, head, latency)
+            for tail, head, kind, latency in self.links
+            if kind in kinds
+        ]
+        return least_prices(arcs, [starts])[0]
 
-    def check_boxes(self, box_ranks: int) -> None:
-        """No rank's messages within boxes reach more than so many ranks."""
+    def of_one_class(self) -> tuple[ClassCost, list[Hop]]:
+        """The costs of the only class of links, and all links but self-loops."""
+        if len(self.known) != 1:
+            raise ScheduleError("size bound: pairs are counted where all links are of one class")
+        (kind,) = self.known
+        return self.protocol.of(kind), [
+            (tail, head, latency, self.share(number, kind) * int(self.topology.bandwidths[number]))
+            for number, (tail, head, _, latency) in enumerate(self.links)
+            if tail != head
+        ]
+
+    def spreading(
+        self, box_ranks: int, near: Figures | None, far: Figures | None
+    ) -> list[tuple[str, Figures | None, list[Link], list[Link]]]:
+        """Kinds of messages: name, figures, links on which they begin, and those of which they need one.
+
+        Raises ScheduleError if messages within boxes reach more than so many ranks.
+        """
         box = self.boxes()
         many = max(Counter(box[node] for node in self.topology.compute_nodes.tolist()).values())
         if many > box_ranks:
             raise ScheduleError(f"size bound: a box has {many} ranks, more than {box_ranks}")
+        links = [link for link in self.links if link[0] != link[1]]
+        inside = [link for link in links if link[2] is LinkClass.BOX]
+        between = [link for link in links if link[2] is not LinkClass.BOX]
+        kinds = [("near", near, inside, inside), ("far", far, links, between)]
+        return kinds if box_ranks > 1 else kinds[1:]
 
     def boxes(self) -> list[int]:
         """A number for each node, equal for those that links within boxes join."""

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from treadle.arrays import Int64Array, mask_of
+from treadle.arrays import BoolArray, Int64Array, mask_of
 from treadle.schedules.collective import Collective
 from treadle.schedules.witness import CutWitness, Witness
 from treadle.simulation.costs.link_classes import CLASSES
@@ -30,7 +30,14 @@ def windows(terms: MessageTerms, collective: Collective, witness: Witness) -> tu
     for follows from the bound with another bandwidth of theirs.
     """
     topology = terms.topology
-    idle = idle_ns(terms, collective, witness)
+    # nodes where messages that cross begin, and where they end
+    starts = ends = mask_of(topology.n_nodes, topology.compute_nodes)
+    if isinstance(witness, CutWitness):
+        inside = mask_of(topology.n_nodes, list(witness.nodes))
+        starts, ends = starts & inside, ends & ~inside
+        if collective.kind.reduces:
+            starts, ends = ends, starts
+    idle = idle_ns(terms, starts, ends)
     kinds: dict[_Key, list[int]] = {}
     for link in np.flatnonzero(terms.carries).tolist():
         leaves = bool(topology.is_compute[topology.tails[link]])
@@ -67,15 +74,8 @@ def _worth(
     return changed * own / (other - own)
 
 
-def idle_ns(terms: MessageTerms, collective: Collective, witness: Witness) -> Int64Array:
-    """For how long each link carries nothing: before data can be there, and while the last are delivered."""
-    # nodes where messages that cross begin, and where they end
-    starts = ends = mask_of(terms.topology.n_nodes, terms.topology.compute_nodes)
-    if isinstance(witness, CutWitness):
-        inside = mask_of(terms.topology.n_nodes, list(witness.nodes))
-        starts, ends = starts & inside, ends & ~inside
-        if collective.kind.reduces:
-            starts, ends = ends, starts
+def idle_ns(terms: MessageTerms, starts: BoolArray, ends: BoolArray) -> Int64Array:
+    """For how long each link carries nothing: before data of `starts` can be there, and on to `ends`."""
     before: Int64Array = terms.ways(starts[None])[0][terms.topology.tails]
     after = terms.ways(ends[None], reverse=True)[0][terms.topology.heads] + terms.latency_ns
     gap = np.zeros(terms.topology.n_links, dtype=np.int64)

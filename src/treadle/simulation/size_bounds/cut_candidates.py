@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from treadle.arrays import BoolArray
+from treadle.arrays import BoolArray, Int32Array
 from treadle.errors import ScheduleError
 from treadle.schedules.alltoall.alltoall_witness import DistanceWitness
 from treadle.schedules.collective import Collective, CollectiveKind
@@ -38,7 +38,7 @@ def cut_candidates(terms: MessageTerms, collective: Collective) -> Iterator[Witn
 def node_sets(terms: MessageTerms) -> Iterator[BoolArray]:
     """Nodes of a box, or a rank alone; of those with links of equal bandwidth a few."""
     topology = terms.topology
-    numbers = [np.arange(topology.n_nodes)]
+    numbers: list[Int32Array] = [np.arange(topology.n_nodes, dtype=np.int32)]
     if is_near(terms).any():
         numbers.append(boxes_of(terms))
     seen: dict[tuple[int, int, int, int], int] = {}

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Sequence
 from fractions import Fraction
 
 from treadle.errors import ScheduleError
 from treadle.schedules.collective import Collective, CollectiveKind
-from treadle.simulation.costs.cost_model import ClassCost
+from treadle.simulation.size_bounds.checked_fabric import CheckedFabric, least_prices
 from treadle.simulation.size_bounds.size_witness import DirectWitness
-from treadle.topologies.topology import Topology
-
-_Hop = tuple[int, int, int, Fraction]
-"""Tail, head, latency in ns, and bytes/s that are left to data."""
 
 _Facts = tuple[int, int, list[int], Fraction]
 
@@ -26,21 +20,11 @@ _SERVED = (
 
 
 class DirectCheck:
-    """Distances of a fabric whose links all join ranks and are of one class, found once.
+    """Distances of a fabric whose links all join ranks and are of one class, found once."""
 
-    Parameters
-    ----------
-    topology : Topology
-    collective : Collective
-    cost : ClassCost
-        Of the class.
-    hops : sequence of (tail, head, latency, rate)
-        All links but self-loops.
-    """
-
-    def __init__(
-        self, topology: Topology, collective: Collective, cost: ClassCost, hops: Sequence[_Hop]
-    ) -> None:
+    def __init__(self, fabric: CheckedFabric, collective: Collective) -> None:
+        topology = fabric.topology
+        self._cost, self._hops = fabric.of_one_class()
         if not all(topology.is_compute):
             raise ScheduleError("size bound: switches may serve several pairs by one message")
         exchanges = collective.kind is CollectiveKind.ALLTOALL
@@ -48,22 +32,9 @@ class DirectCheck:
         if collective.kind not in _SERVED or collective.groups or not even:
             raise ScheduleError(f"size bound: pairs of {collective.kind} are not counted")
         self._found: dict[DirectWitness, _Facts] = {}
-        self._collective, self._cost, self._hops = collective, cost, hops
-        self._leaving: list[list[tuple[int, int]]] = [[] for _ in range(topology.n_nodes)]
-        for tail, head, latency, _ in hops:
-            self._leaving[tail].append((head, latency))
-        self._way = [self._ways(node) for node in range(topology.n_nodes)]
-
-    def _ways(self, start: int) -> dict[int, int]:
-        """Least latency to every node that is reached."""
-        found, todo = {start: 0}, deque([start])
-        while todo:
-            node = todo.popleft()
-            for other, latency in self._leaving[node]:
-                if found[node] + latency < found.get(other, 2**62):
-                    found[other] = found[node] + latency
-                    todo.append(other)
-        return found
+        self._collective = collective
+        arcs = [(tail, head, latency) for tail, head, latency, _ in self._hops]
+        self._way = least_prices(arcs, [[node] for node in range(topology.n_nodes)])
 
     def check(self, witness: DirectWitness, claimed: Fraction, size_bytes: int) -> None:
         """Raise ScheduleError if the pairs may all be served before the claimed ns."""
@@ -89,13 +60,15 @@ class DirectCheck:
         start = cost.occupancy_ns + cost.alpha_ns
         node = nodes[witness.source]
         way = self._way[node]
+        exchanges = self._collective.kind is CollectiveKind.ALLTOALL
+        demands = self._collective.pair_demands.between if exchanges else None
         targets = [
             nodes[target]
             for target in range(n)
             if target != witness.source
             and nodes[target] in way
             and way[nodes[target]] + start >= witness.least_ns
-            and self._needs(witness.source, target)
+            and (demands is None or demands[witness.source, target])
         ]
         if not targets:
             raise ScheduleError(f"size bound: no pair is {witness.least_ns} ns apart")
@@ -111,8 +84,3 @@ class DirectCheck:
                 pauses.append(latency + rest + cost.alpha_ns)
                 fastest = max(fastest, rate)
         return len(targets), two_ns, pauses, fastest
-
-    def _needs(self, source: int, target: int) -> bool:
-        if self._collective.kind is not CollectiveKind.ALLTOALL:
-            return True
-        return bool(self._collective.pair_demands.between[source, target])

@@ -8,13 +8,13 @@ which it sends one after another.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
 
-from treadle.arrays import BoolArray, Int64Array
+from treadle.arrays import BoolArray
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.simulation.size_bounds.distance import needs
 from treadle.simulation.size_bounds.message_terms import FAR_NS, MessageTerms
@@ -90,52 +90,21 @@ def _all_pairs(terms: MessageTerms, collective: Collective) -> Iterator[DirectPa
     two = np.array([(lone[node][:, None] + lone).min(axis=0) for node in nodes.tolist()])[:, nodes]
     wanted = needs(collective, [*range(n)]) & (one[np.ix_(nodes, nodes)] < FAR_NS)
     between = one[np.ix_(nodes, nodes)]
-    part, rates = _part(collective), terms.rates()
+    # of exchanges no bytes are counted
+    parts = {CollectiveKind.ALLTOALL: Fraction(0), CollectiveKind.ALLREDUCE: Fraction(1)}
+    part, rates = parts.get(collective.kind, Fraction(1, n)), terms.rates()
     for least in np.unique(between[wanted]).tolist():
         far: BoolArray = wanted & (between >= least)
         for source in range(0, n, -(-n // _MOST_SOURCES)):
-            if far[source].any():
-                yield _of_one(terms, nodes, source, far[source], (ways, two, rates), part, least)
-
-
-def _of_one(
-    terms: MessageTerms,
-    nodes: Int64Array,
-    source: int,
-    far: BoolArray,
-    known: tuple[Int64Array, Int64Array, Int64Array],
-    part: Fraction,
-    least: int,
-) -> DirectPairs:
-    """Messages of one rank, which hold its links one after another; known: ways, two messages, rates."""
-    ways, two, rates = known
-    topology = terms.topology
-    gap, alpha = (terms.least_of(one, terms.classes) for one in ("occupancy_ns", "alpha_ns"))
-    links = np.flatnonzero(terms.carries & (topology.tails == nodes[source])).tolist()
-    after = ways[:, nodes[far]].min(axis=1)
-    free = [int(after[topology.heads[link]] + terms.latency_ns[link]) + alpha for link in links]
-    fastest = int(rates[links].max())
-    many = int(far.sum())
-    return DirectPairs(
-        DirectWitness(source, least),
-        int(two[source, far].min()),
-        tuple(free),
-        many * gap,
-        many * part * Fraction(10**9, fastest),
-    )
-
-
-def _part(collective: Collective) -> Fraction:
-    """Of the buffer what each pair needs; of exchanges nothing is counted."""
-    if collective.kind is CollectiveKind.ALLTOALL:
-        return Fraction(0)
-    return Fraction(1) if collective.kind is CollectiveKind.ALLREDUCE else Fraction(1, collective.n_ranks)
-
-
-def latest_of(pairs: Sequence[DirectPairs], size_bytes: int) -> tuple[DirectWitness, Fraction] | None:
-    """The witness that proves most at a size, and its time in ns."""
-    found = [(one.time_ns(size_bytes), one.witness) for one in pairs]
-    if not found:
-        return None
-    time, witness = max(found, key=lambda pair: pair[0])
-    return witness, time
+            many = int(far[source].sum())
+            if many:  # messages of one rank, which hold its links one after another
+                links = np.flatnonzero(terms.carries & (terms.topology.tails == nodes[source]))
+                after = ways[:, nodes[far[source]]].min(axis=1)
+                free = after[terms.topology.heads[links]] + terms.latency_ns[links] + alpha
+                yield DirectPairs(
+                    DirectWitness(source, least),
+                    int(two[source, far[source]].min()),
+                    tuple(free.tolist()),
+                    many * gap,
+                    many * part * Fraction(10**9, int(rates[links].max())),
+                )

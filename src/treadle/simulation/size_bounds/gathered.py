@@ -13,11 +13,10 @@ from fractions import Fraction
 
 import numpy as np
 
-from treadle.arrays import BoolArray, Int64Array
 from treadle.schedules.collective import Collective, CollectiveKind
-from treadle.simulation.size_bounds.crossing import Window, crossing_time
+from treadle.simulation.size_bounds.crossing import Window, crossing_time, idle_ns
 from treadle.simulation.size_bounds.cut_candidates import node_sets
-from treadle.simulation.size_bounds.message_terms import FAR_NS, MessageTerms
+from treadle.simulation.size_bounds.message_terms import MessageTerms
 from treadle.simulation.size_bounds.reach import shortest_ns
 from treadle.simulation.size_bounds.size_witness import GatheredWitness
 
@@ -62,27 +61,13 @@ def _cuts(terms: MessageTerms, collective: Collective) -> Iterator[GatheredCut]:
             if kind is not CollectiveKind.ALLREDUCE:
                 part = Fraction(here if kind is CollectiveKind.ALLGATHER else n - here, n)
             others = int(kind.reduces and here > 1) + int(kind.broadcasts and n - here > 1)
-            idle = _idle_ns(terms, inside)
+            idle = idle_ns(terms, topology.is_compute & inside, topology.is_compute & ~inside)
             found: dict[int, Fraction] = {}
             for link in np.flatnonzero(leaving).tolist():
                 for pause in (int(idle[link]), int(idle[link]) + others * message):
                     found[pause] = found.get(pause, Fraction(0)) + int(rates[link])
             nodes = tuple(np.flatnonzero(inside).tolist())
             yield GatheredWitness(nodes), part, tuple(sorted(found.items()))
-
-
-def _idle_ns(terms: MessageTerms, inside: BoolArray) -> Int64Array:
-    """For how long each link carries nothing from a rank inside to one outside."""
-    topology = terms.topology
-    begin, end = topology.is_compute & inside, topology.is_compute & ~inside
-    before = terms.ways(begin[None])[0][topology.tails]
-    after = terms.ways(end[None], reverse=True)[0][topology.heads] + terms.latency_ns
-    cost = np.zeros(topology.n_links, dtype=np.int64)
-    for one in terms.classes:
-        figures = terms.least_of("occupancy_ns", (one,)) + terms.least_of("alpha_ns", (one,))
-        cost[terms.link_class == one] = figures
-    found: Int64Array = np.minimum(before + after + cost, FAR_NS)
-    return found
 
 
 def gathered_time(cut: GatheredCut, size_bytes: int) -> Fraction:

@@ -95,13 +95,8 @@ def check_growth_figures(fabric: CheckedFabric, collective: Collective, witness:
     alike = len(set(collective.shard_weights)) == 1
     if not (counted and everybody and alike) or collective.groups or fabric.mixes or witness.step_ns < 1:
         raise ScheduleError(f"size bound: what ranks of this {collective.kind} know is not counted")
-    fabric.check_boxes(witness.box_ranks)
-    links = [link for link in fabric.links if link[0] != link[1]]
-    inside = [link for link in links if link[2] is LinkClass.BOX]
-    between = [link for link in links if link[2] is not LinkClass.BOX]
-    if witness.box_ranks > 1:
-        _check_class(fabric, "near", witness.near, inside, inside)
-    _check_class(fabric, "far", witness.far, links, between)
+    for kind in fabric.spreading(witness.box_ranks, witness.near, witness.far):
+        _check_class(fabric, *kind)
     if witness.leaving_bytes_per_s is not None:
         _check_leaving(fabric, collective, witness.far, witness.leaving_bytes_per_s)
 

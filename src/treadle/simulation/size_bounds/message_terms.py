@@ -8,7 +8,8 @@ from itertools import combinations
 
 import numpy as np
 
-from treadle.arrays import BoolArray, Int64Array
+from treadle.arrays import BoolArray, Int32Array, Int64Array
+from treadle.math.graphs import components
 from treadle.simulation.costs.cost_model import LinkClass, Protocol
 from treadle.simulation.costs.link_classes import CLASSES, link_classes
 from treadle.topologies.topology import Topology
@@ -63,15 +64,9 @@ class MessageTerms:
 
     def rates(self) -> Int64Array:
         """Bytes/s that each link leaves to data."""
-        topology = self.topology
-        leaves = topology.is_compute[topology.tails]
-        found = [
-            self.rate(*figures)
-            for figures in zip(
-                self.link_class.tolist(), topology.bandwidths.tolist(), leaves.tolist(), strict=True
-            )
-        ]
-        return np.array(found, dtype=np.int64)
+        leaves = self.topology.is_compute[self.topology.tails]
+        figures = self.link_class.tolist(), self.topology.bandwidths.tolist(), leaves.tolist()
+        return np.array(list(map(self.rate, *figures)), dtype=np.int64)
 
     def rate(self, link_class: int, bandwidth: int, leaves: bool) -> int:
         """Bytes/s that a link leaves to data; `leaves`: from a rank, whose channels have a ceiling."""
@@ -149,7 +144,8 @@ def _switches(topology: Topology, link_class: Int64Array, carries: BoolArray) ->
         return False, frozenset()
     joined = ~topology.is_compute
     between = joined[topology.tails] & joined[topology.heads]
-    label = np.where(joined, _joined(topology, between), -1)
+    ends = topology.tails[between], topology.heads[between]
+    label = np.where(joined, components(topology.n_nodes, *ends), -1)
     copies: set[int] = set()
     for group in np.unique(label[able]).tolist():
         at = carries & ((label[topology.tails] == group) | (label[topology.heads] == group))
@@ -167,19 +163,7 @@ def is_near(terms: MessageTerms) -> BoolArray:
     return near
 
 
-def boxes_of(terms: MessageTerms) -> Int64Array:
-    """Number of each node's box, as links within boxes join them; shape (n,)."""
-    return _joined(terms.topology, is_near(terms))
-
-
-def _joined(topology: Topology, links: BoolArray) -> Int64Array:
-    """The least node of those that these links join to each node."""
-    label = np.arange(topology.n_nodes, dtype=np.int64)
-    tails, heads = topology.tails[links], topology.heads[links]
-    while True:
-        lower = label.copy()
-        np.minimum.at(lower, heads, lower[tails])
-        np.minimum.at(lower, tails, lower[heads])
-        if np.array_equal(lower, label):
-            return label
-        label = lower
+def boxes_of(terms: MessageTerms) -> Int32Array:
+    """The least node of each node's box, as links within boxes join them; shape (n,)."""
+    near = is_near(terms)
+    return components(terms.topology.n_nodes, terms.topology.tails[near], terms.topology.heads[near])

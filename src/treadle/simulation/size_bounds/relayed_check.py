@@ -10,18 +10,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from fractions import Fraction
-from heapq import heappop, heappush
 from itertools import product
 from math import lcm
 
 from treadle.errors import ScheduleError
 from treadle.schedules.collective import Collective, CollectiveKind
-from treadle.simulation.costs.cost_model import ClassCost
+from treadle.simulation.size_bounds.checked_fabric import CheckedFabric, least_prices
 from treadle.simulation.size_bounds.size_witness import RelayedWitness
-from treadle.topologies.topology import Topology
-
-_Hop = tuple[int, int, int, Fraction]
-"""Tail, head, latency in ns, and bytes/s that are left to data."""
 
 _Others = Counter[tuple[int, Fraction]]
 """How many ranks are so far, in ns of latency, and in ns of links for each byte."""
@@ -32,30 +27,20 @@ _FAR = 2**80
 
 
 class RelayedCheck:
-    """Distances of a fabric whose links all join ranks and are of one class, found once.
+    """Distances of a fabric whose links all join ranks and are of one class, found once."""
 
-    Parameters
-    ----------
-    topology : Topology
-    collective : Collective
-    cost : ClassCost
-        Of the class.
-    hops : sequence of (tail, head, latency, rate)
-        All links but self-loops.
-    """
-
-    def __init__(
-        self, topology: Topology, collective: Collective, cost: ClassCost, hops: Sequence[_Hop]
-    ) -> None:
+    def __init__(self, fabric: CheckedFabric, collective: Collective) -> None:
+        topology = fabric.topology
+        self._cost, self._hops = fabric.of_one_class()
         everybody = sorted(collective.ranks) == list(range(topology.n_nodes))
         if not all(topology.is_compute) or not everybody:
             raise ScheduleError("size bound: switches or forwarders may do what is counted of ranks")
         if collective.kind is not CollectiveKind.ALLREDUCE or collective.groups:
             raise ScheduleError(f"size bound: contributions to {collective.kind} are not counted")
-        self._cost, self._hops, self._n = cost, hops, topology.n_nodes
-        late = self._all_ways([latency for _, _, latency, _ in hops])
-        scale = lcm(*(rate.numerator for *_, rate in hops))
-        dear = self._all_ways([int(scale / rate) for *_, rate in hops])
+        self._n = topology.n_nodes
+        late = self._all_ways([latency for _, _, latency, _ in self._hops])
+        scale = lcm(*(rate.numerator for *_, rate in self._hops))
+        dear = self._all_ways([int(scale / rate) for *_, rate in self._hops])
         unit = Fraction(10**9, scale)
         self._around: Counter[tuple[frozenset[tuple[object, int]], ...]] = Counter()
         self._sides: list[tuple[_Others, _Others]] = []
@@ -70,21 +55,9 @@ class RelayedCheck:
 
     def _all_ways(self, prices: Sequence[int]) -> list[list[int]]:
         """Least price from every node to every node."""
-        leaving: list[list[tuple[int, int]]] = [[] for _ in range(self._n)]
-        for (tail, head, *_), price in zip(self._hops, prices, strict=True):
-            leaving[tail].append((head, price))
-        found = []
-        for start in range(self._n):
-            row: dict[int, int] = {}
-            queue = [(0, start)]
-            while queue:
-                price, node = heappop(queue)
-                if node not in row:
-                    row[node] = price
-                    for head, more in leaving[node]:
-                        heappush(queue, (price + more, head))
-            found.append([row.get(node, _FAR) for node in range(self._n)])
-        return found
+        arcs = [(tail, head, price) for (tail, head, *_), price in zip(self._hops, prices, strict=True)]
+        rows = least_prices(arcs, [[node] for node in range(self._n)])
+        return [[row.get(node, _FAR) for node in range(self._n)] for row in rows]
 
     def check(self, witness: RelayedWitness, claimed: Fraction, size_bytes: int) -> None:
         """Raise ScheduleError if links may carry all before the claimed ns."""

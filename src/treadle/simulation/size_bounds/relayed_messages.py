@@ -17,10 +17,10 @@ from itertools import pairwise
 
 import numpy as np
 
-from treadle.arrays import mask_of
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.simulation.size_bounds.message_terms import FAR_NS, MessageTerms
 from treadle.simulation.size_bounds.size_witness import RelayedWitness
+from treadle.topologies.distances import distance_matrix
 
 _BEYOND_NS = 10**15
 _MOST_NODES, _MOST_CLASSES, _MOST_TYPES = 128, 10, 16
@@ -57,18 +57,17 @@ class RelayedMessages:
     three_ns: int
     pauses_ns: tuple[tuple[int, int], ...]
 
-    def proof(self, size_bytes: int) -> tuple[RelayedWitness, Fraction] | None:
-        """The witness that proves most at a size, and its time in ns."""
-        best: tuple[RelayedWitness, Fraction] | None = None
+    def proof(self, size_bytes: int) -> tuple[Fraction, RelayedWitness]:
+        """The time that can be proved at a size, seconds, and the witness that proves most."""
+        best, worth_ns = Fraction(-1), Fraction(0)
         for limit in self._limits():
             end = min(limit, self.three_ns)
-            if best is not None and end <= best[1]:
-                continue
-            worth, needed = self._needed(limit, size_bytes)
-            time = min(Fraction(end), self._moved_by(needed * size_bytes))
-            if best is None or time > best[1]:
-                best = RelayedWitness(worth), time
-        return best
+            if end > best:
+                worth, needed = self._needed(limit, size_bytes)
+                time = min(Fraction(end), self._moved_by(needed * size_bytes))
+                if time > best:
+                    best, worth_ns = time, worth
+        return best / 10**9, RelayedWitness(worth_ns)
 
     def _limits(self) -> list[int]:
         """Times at which one message may come from farther, or two."""
@@ -143,15 +142,14 @@ def _hull(points: Sequence[_Point]) -> list[_Point]:
     for point in sorted(points):
         if found and point[0] == found[-1][0]:
             continue
-        while len(found) > 1 and _turns(found[-2], found[-1], point):
+        while len(found) > 1:
+            one, middle = found[-2:]
+            # below the line of its neighbours
+            if (middle[1] - one[1]) * (point[0] - one[0]) < (point[1] - one[1]) * (middle[0] - one[0]):
+                break
             found.pop()
         found.append(point)
     return found
-
-
-def _turns(one: _Point, middle: _Point, other: _Point) -> bool:
-    """Whether the middle point is on the line of its neighbours or above."""
-    return (middle[1] - one[1]) * (other[0] - one[0]) >= (other[1] - one[1]) * (middle[0] - one[0])
 
 
 def relayed_messages(terms: MessageTerms, collective: Collective) -> RelayedMessages | None:
@@ -187,7 +185,9 @@ def _neighbourhoods(terms: MessageTerms) -> Counter[_Around] | None:
     rates = terms.rates()[terms.carries]
     if rates.min() != rates.max():
         return None
-    hops = _hops(terms)
+    if latency.max() >= FAR_NS:
+        return None
+    hops = distance_matrix(terms.topology)
     each = Fraction(10**9, int(rates[0]))
     found: Counter[_Around] = Counter()
     for node in range(len(latency)):
@@ -197,26 +197,11 @@ def _neighbourhoods(terms: MessageTerms) -> Counter[_Around] | None:
             alike.pop((0, 0))
             classes = tuple((way, each * step, many) for (way, step), many in sorted(alike.items()))
             costs = [cost for _, cost, _ in classes]
-            if len(classes) > _MOST_CLASSES or any(way >= FAR_NS for way, *_ in classes):
-                return None
-            if costs != sorted(costs):  # the nearest are told first only if they are the cheapest too
+            # the nearest are told first only if they are the cheapest too
+            if len(classes) > _MOST_CLASSES or costs != sorted(costs):
                 return None
             sides.append(classes)
         found[sides[0], sides[1]] += 1
         if len(found) > _MOST_TYPES:
             return None
-    return found
-
-
-def _hops(terms: MessageTerms) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
-    """Fewest links from each node to each."""
-    n = terms.topology.n_nodes
-    joined = mask_of((n, n), (terms.topology.tails[terms.carries], terms.topology.heads[terms.carries]))
-    reached, found = np.eye(n, dtype=np.bool_), np.where(np.eye(n, dtype=np.bool_), 0, n).astype(np.int64)
-    for count in range(1, n):
-        further = (reached @ joined) & ~reached
-        if not further.any():
-            break
-        found[further] = count
-        reached |= further
     return found

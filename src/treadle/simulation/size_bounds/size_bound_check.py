@@ -8,14 +8,15 @@ crossing is tried at the very time that is claimed.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 from treadle.errors import ScheduleError
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.witness import CutWitness
-from treadle.simulation.costs.cost_model import ClassCost, LinkClass, Protocol
+from treadle.simulation.costs.cost_model import Protocol
 from treadle.simulation.costs.link_classes import CLASSES
 from treadle.simulation.size_bounds.checked_fabric import CheckedFabric
 from treadle.simulation.size_bounds.direct_check import DirectCheck
@@ -60,22 +61,11 @@ def check_size_bounds(
             raise ScheduleError("size bound: its first proof is not the latest")
         for proof in bound.proofs:
             claimed = proof.time * 10**9 - check.protocol.launch_ns
-            if isinstance(proof.witness, CrossingWitness):
-                check.crossing(proof.witness, claimed, bound.size_bytes)
-            elif isinstance(proof.witness, GrowthWitness):
-                check.growth(proof.witness, claimed, bound.size_bytes)
-            elif isinstance(proof.witness, GatheredWitness):
-                check.gathered(proof.witness, claimed, bound.size_bytes)
-            elif isinstance(proof.witness, DirectWitness):
-                check.direct(proof.witness, claimed, bound.size_bytes)
-            elif isinstance(proof.witness, RelayedWitness):
-                check.relayed(proof.witness, claimed, bound.size_bytes)
-            elif (bound.protocol, id(proof)) not in seen:  # one object serves all sizes
+            if isinstance(proof.witness, PairWitness | ReachWitness):
+                if (bound.protocol, id(proof)) in seen:  # one object serves all sizes
+                    continue
                 seen.add((bound.protocol, id(proof)))
-                if isinstance(proof.witness, PairWitness):
-                    check.pair(proof.witness, claimed)
-                else:
-                    check.reach(proof.witness, claimed)
+            check.kinds[type(proof.witness)](proof.witness, claimed, bound.size_bytes)
 
 
 class _Check(CheckedFabric):
@@ -89,8 +79,17 @@ class _Check(CheckedFabric):
         self._relays: RelayedCheck | None = None
         self._windows: dict[GatheredWitness, tuple[Fraction, list[tuple[int, int]]]] = {}
         self._growths: set[int] = set()  # witnesses whose figures hold
+        self.kinds: dict[type, Callable[[Any, Fraction, int], None]] = {
+            CrossingWitness: self.crossing,
+            PairWitness: self.pair,
+            ReachWitness: self.reach,
+            GrowthWitness: self.growth,
+            DirectWitness: self.direct,
+            GatheredWitness: self.gathered,
+            RelayedWitness: self.relayed,
+        }
 
-    def pair(self, witness: PairWitness, claimed: Fraction) -> None:
+    def pair(self, witness: PairWitness, claimed: Fraction, _: int) -> None:
         """The target needs the source's data, and nothing brings it there before the claimed ns."""
         source, target = witness.source, witness.target
         if not 0 <= min(source, target) <= max(source, target) < self.collective.n_ranks:
@@ -133,7 +132,7 @@ class _Check(CheckedFabric):
             everybody = {rank for rank in everybody if collective.weights[rank]}
         return everybody - {source}
 
-    def reach(self, witness: ReachWitness, claimed: Fraction) -> None:
+    def reach(self, witness: ReachWitness, claimed: Fraction, _: int) -> None:
         """So many need the source's data, and fewer can know before the claimed ns."""
         if self.mixes:
             raise ScheduleError("size bound: switches change the class of messages; no count of ranks holds")
@@ -142,12 +141,8 @@ class _Check(CheckedFabric):
                 f"size bound: {len(self._told(witness.source))} ranks need data of rank {witness.source}, "
                 f"not {witness.count - 1}"
             )
-        self.check_boxes(witness.box_ranks)
-        inside = [link for link in self.links if link[0] != link[1] and link[2] is LinkClass.BOX]
-        between = [link for link in self.links if link[0] != link[1] and link[2] is not LinkClass.BOX]
-        if witness.box_ranks > 1:
-            self.check_class("near", witness.near, inside, inside)
-        self.check_class("far", witness.far, inside + between, between)
+        for kind in self.spreading(witness.box_ranks, witness.near, witness.far):
+            self.check_class(*kind)
         known = _most_that_know(witness, claimed)
         if known >= witness.count:
             raise ScheduleError(f"size bound: {known} ranks may know before {claimed} ns")
@@ -155,27 +150,14 @@ class _Check(CheckedFabric):
     def direct(self, witness: DirectWitness, claimed: Fraction, size_bytes: int) -> None:
         """Not all of the witness's pairs can have a message of their own before the claimed ns."""
         if self._pairs is None:
-            cost, hops = self._of_one_class()
-            self._pairs = DirectCheck(self.topology, self.collective, cost, hops)
+            self._pairs = DirectCheck(self, self.collective)
         self._pairs.check(witness, claimed, size_bytes)
 
     def relayed(self, witness: RelayedWitness, claimed: Fraction, size_bytes: int) -> None:
         """Links cannot carry what two messages one after another have to before the claimed ns."""
         if self._relays is None:
-            cost, hops = self._of_one_class()
-            self._relays = RelayedCheck(self.topology, self.collective, cost, hops)
+            self._relays = RelayedCheck(self, self.collective)
         self._relays.check(witness, claimed, size_bytes)
-
-    def _of_one_class(self) -> tuple[ClassCost, list[tuple[int, int, int, Fraction]]]:
-        """Its costs, and all links but self-loops: tail, head, latency, bytes/s."""
-        if len(self.known) != 1:
-            raise ScheduleError("size bound: pairs are counted where all links are of one class")
-        (kind,) = self.known
-        return self.protocol.of(kind), [
-            (tail, head, latency, self.share(number, kind) * int(self.topology.bandwidths[number]))
-            for number, (tail, head, _, latency) in enumerate(self.links)
-            if tail != head
-        ]
 
     def gathered(self, witness: GatheredWitness, claimed: Fraction, size_bytes: int) -> None:
         """By the claimed ns links cannot have carried what leaves the nodes, once gathered or else twice."""
