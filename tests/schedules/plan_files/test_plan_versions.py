@@ -156,7 +156,7 @@ def test_every_form_of_factored_trees_is_kept() -> None:
     ]
     assert all(isinstance(forest, FactoredForest) for forest in forests)
     trees = {type(piece.trees) for forest in forests for layer in forest.layers for piece in layer.pieces}
-    assert trees == set(factored._FORMS)
+    assert trees == set(factored._TREES.values())
 
 
 def test_every_witness_and_option_is_kept() -> None:

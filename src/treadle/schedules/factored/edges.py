@@ -8,7 +8,7 @@ import numpy as np
 
 from treadle.arrays import Int64Array
 from treadle.schedules.factored.formula_trees import FormulaTrees
-from treadle.schedules.factored.piece_trees import CirculantTrees, PieceTrees, TableTrees, ragged
+from treadle.schedules.factored.piece_trees import CirculantTrees, ColumnTrees, PieceTrees, TableTrees, ragged
 
 _CELLS = 2**22  # rows times children that are looked at together
 
@@ -45,28 +45,13 @@ def unit_trees(trees: PieceTrees) -> tuple[Int64Array, Int64Array]:
 
 def edges_into(trees: PieceTrees, roots: Int64Array, units: Int64Array, child: int) -> PieceEdges:
     """The edge of each unit tree `units[i]` of `roots[i]` into a child that is not its root."""
-    if isinstance(trees, CirculantTrees):
-        return _circulant_edges(trees, roots, units, np.full(len(roots), child))
-    if isinstance(trees, FormulaTrees):
-        parent, path, first, last = trees.edges_into(roots, units, child)
-        return PieceEdges(roots, units, parent, np.full(len(roots), child), path, first, last)
     if isinstance(trees, TableTrees):
         row, skip = trees.find(roots, units)
-        return PieceEdges(
-            root=roots,
-            unit=units,
-            parent=trees.parent[row, child].astype(np.int64),
-            child=np.full(len(roots), child),
-            path=trees.path[row, child].astype(np.int64),
-            first=trees.first[row, child] + skip,
-            last=trees.last[row, child] + skip,
-        )
-    parts = []
-    for begin, end in _batches(trees, len(roots)):
-        rows = trees.rows(roots[begin:end], units[begin:end])
-        columns = (rows.parent, rows.path, rows.first, rows.last)
-        parts.append(np.stack([column[:, child].astype(np.int64) for column in columns]))
-    parent, path, first, last = np.concatenate([np.zeros((4, 0), dtype=np.int64), *parts], axis=1)
+        parent, path = (column[row, child].astype(np.int64) for column in (trees.parent, trees.path))
+        first, last = (column[row, child] + skip for column in (trees.first, trees.last))
+    else:
+        assert isinstance(trees, ColumnTrees)
+        parent, path, first, last = trees.edges_into(roots, units, child)
     return PieceEdges(roots, units, parent, np.full(len(roots), child), path, first, last)
 
 
@@ -76,16 +61,16 @@ def edges_out_of(trees: PieceTrees, child: int) -> PieceEdges:
         n, r = trees.n_children, trees.native_units
         others = np.delete(np.arange(n), child)
         roots = np.full(r * (n - 1), child)
-        return _circulant_edges(trees, roots, np.repeat(np.arange(r), n - 1), np.tile(others, r))
+        units, children = np.repeat(np.arange(r), n - 1), np.tile(others, r)
+        return PieceEdges(roots, units, roots, children, *trees.edges_into(roots, units, children)[1:])
     if isinstance(trees, TableTrees):
         return _table_edges(trees, child)
-    if isinstance(trees, FormulaTrees):
-        all_roots, all_units = trees.trees_out_of(child)
-    else:
-        all_roots, all_units = unit_trees(trees)
+    assert isinstance(trees, FormulaTrees)
+    all_roots, all_units = trees.trees_out_of(child)
     parts = []
-    for begin, end in _batches(trees, len(all_roots)):
-        rows = trees.rows(all_roots[begin:end], all_units[begin:end])
+    step = max(1, _CELLS // len(trees.root_units))
+    for begin in range(0, len(all_roots), step):
+        rows = trees.rows(all_roots[begin : begin + step], all_units[begin : begin + step])
         line, target = np.nonzero(rows.parent == child)
         at = begin + line
         parts.append(
@@ -95,11 +80,6 @@ def edges_out_of(trees: PieceTrees, child: int) -> PieceEdges:
             )
         )
     return PieceEdges(*np.concatenate([np.zeros((7, 0), dtype=np.int64), *parts], axis=1))
-
-
-def _batches(trees: PieceTrees, total: int) -> list[tuple[int, int]]:
-    step = max(1, _CELLS // len(trees.root_units))
-    return [(begin, min(begin + step, total)) for begin in range(0, total, step)]
 
 
 def _table_edges(trees: TableTrees, child: int) -> PieceEdges:
@@ -118,23 +98,3 @@ def _table_edges(trees: TableTrees, child: int) -> PieceEdges:
         first=trees.first[row, target] + skip,
         last=trees.last[row, target] + skip,
     )
-
-
-def _circulant_edges(
-    trees: CirculantTrees, roots: Int64Array, units: Int64Array, children: Int64Array
-) -> PieceEdges:
-    """Edges of stars: exit unit i of the root is entry unit i of the child."""
-    n, g = trees.n_children, trees.block
-    distance = (children - roots) % n
-    number = units // g * g * (n - 1) + (distance - 1) * g + units % g
-    ends = []
-    for first, offset, child in (
-        (trees.out_first, trees.out_offset, roots),
-        (trees.in_first, trees.in_offset, children),
-    ):
-        column = np.zeros(len(number), dtype=np.int64)
-        for later in range(1, first.shape[1] - 1):
-            column += number >= first[child, later]
-        ends.append((child * offset.shape[1] + column, offset[child, column] + number - first[child, column]))
-    (source, leaves), (sink, enters) = ends
-    return PieceEdges(roots, units, roots, children, source * trees.in_links.size + sink, leaves, enters)

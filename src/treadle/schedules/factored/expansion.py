@@ -6,13 +6,12 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from treadle.arrays import BoolArray, Int32Array, Int64Array, offsets_of
+from treadle.arrays import BoolArray, Int32Array, Int64Array, offsets_of, sums_of
 from treadle.errors import ScheduleError
 from treadle.schedules.factored.checks import UNIT_LIMIT
-from treadle.schedules.factored.index import Borders, LayerIndex
+from treadle.schedules.factored.index import Borders, LayerIndex, Pool
 from treadle.schedules.factored.layers import Layer
-from treadle.schedules.factored.path_codes import PathCodes
-from treadle.schedules.factored.piece_trees import PieceTrees
+from treadle.schedules.factored.piece_trees import PieceTrees, ragged
 from treadle.schedules.trees.forest import Direction, Forest, Tree
 
 MAX_CELLS = 2**27
@@ -21,7 +20,8 @@ MAX_CELLS = 2**27
 _BATCH_CELLS = 2**20  # trees times ranks that are expanded together
 
 
-def _misfit(what: str) -> ScheduleError:
+def misfit(what: str) -> ScheduleError:
+    """The error for pieces that do not fit together."""
     return ScheduleError(f"factored forest: {what}; treadle verify says what is wrong")
 
 
@@ -41,6 +41,113 @@ class _Units:
         self.parent = np.full((n_trees, len(index.piece_of_rank)), -1, dtype=np.int32)
         self.code = np.full(self.parent.shape, -1, dtype=np.int64)
         self.run = np.full(n_trees, UNIT_LIMIT, dtype=np.int64)
+
+
+_Segments = list[list[Int64Array]]
+"""Parts of paths, to be put in order: columns of path, place along it, length, and of all their slots."""
+
+
+def _extend(segments: _Segments, *columns: Int64Array) -> None:
+    for column, more in zip(segments, columns, strict=True):
+        column.append(more)
+
+
+class PathCodes:
+    """Paths between ranks in one layer, numbered without a table.
+
+    A path is the own path q of a piece, continued at its ends by row x of the exits and row e of the
+    entrances of the slots that q starts and ends with, counted from 1; 0 where that end is a rank. With X and
+    E more than the rows of any slot, path q of a piece is ``first number of the piece + (q X + x) E + e``.
+    """
+
+    def __init__(self, index: LayerIndex) -> None:
+        self._index = index
+        layer = index.layer
+        self._exit_radix = int(np.diff(index.exits.slot_row).max(initial=0)) + 1
+        self._entry_radix = int(np.diff(index.entrances.slot_row).max(initial=0)) + 1
+        width = self._exit_radix * self._entry_radix
+        counts = [piece.trees.n_paths * width for piece in layer.pieces]
+        sizes = np.bincount(layer.kind, minlength=len(counts)).tolist()
+        self.n_codes = sum(size * count for size, count in zip(sizes, counts, strict=True))
+        if self.n_codes >= UNIT_LIMIT:
+            raise ScheduleError("factored forest: the pieces have 2**61 or more paths")
+        of_piece = np.array(counts, dtype=np.int64)[layer.kind]
+        self._first = np.cumsum(of_piece) - of_piece
+
+    def encode(
+        self, piece: Int64Array, path: Int64Array, exit_row: Int64Array, entry_row: Int64Array
+    ) -> Int64Array:
+        """Numbers of paths; -1 for the row of an end that is a rank."""
+        x = _from_slot(self._index.exits, exit_row)
+        e = _from_slot(self._index.entrances, entry_row)
+        return self._first[piece] + (path * self._exit_radix + x) * self._entry_radix + e
+
+    def decode(self, numbers: Int64Array, *, backwards: bool) -> tuple[Int64Array, Int32Array]:
+        """Lengths of paths, and the links of all of them in the order the data takes them."""
+        index, layer = self._index, self._index.layer
+        piece = np.searchsorted(self._first, numbers, side="right") - 1
+        rest, e = np.divmod(numbers - self._first[piece], self._entry_radix)
+        path, x = np.divmod(rest, self._exit_radix)
+        ends = np.zeros((2, len(numbers)), dtype=np.int64)
+        segments = [[np.zeros(0, dtype=np.int64)] for _ in range(4)]
+        for kind in np.unique(layer.kind[piece]).tolist():
+            mine = np.flatnonzero(layer.kind[piece] == kind)
+            offsets, links = layer.pieces[kind].trees.path_links(path[mine])
+            ends[0, mine], ends[1, mine] = links[offsets[:-1]], links[offsets[1:] - 1]
+            own = layer.link_offset[piece[mine]].repeat(np.diff(offsets)) + links
+            _extend(segments, mine, np.zeros(len(mine), dtype=np.int64), np.diff(offsets), own)
+        slots = layer.link_offset[piece] + ends
+        exits = self._end_row(index.exits, index.exit_slot, slots[0], x)
+        entries = self._end_row(index.entrances, index.entrance_slot, slots[1], e)
+        self._add_chain(segments, index.exits, index.exit_pool, exits, step=-1)
+        self._add_chain(segments, index.entrances, index.entrance_pool, entries, step=1)
+        path, place, length, slots = map(np.concatenate, segments)
+        start = np.cumsum(length) - length
+        order = np.lexsort((place, path))
+        taken = slots[ragged(start[order], length[order])]
+        total = sums_of(len(numbers), path, length)
+        if backwards:
+            stop = np.cumsum(total)
+            within = np.arange(len(taken)) - np.repeat(stop - total, total)
+            taken = taken[np.repeat(stop, total) - 1 - within]
+        return total, layer.links[taken]
+
+    def _end_row(
+        self, borders: Borders, inner_slot: Int64Array, slot: Int64Array, digit: Int64Array
+    ) -> Int64Array:
+        inner = inner_slot[slot] if len(inner_slot) else slot
+        first = borders.slot_row[inner]
+        is_bad = (digit > 0) & ((inner < 0) | (first + digit > borders.slot_row[inner + 1]))
+        if is_bad.any():
+            raise ScheduleError("factored forest: no tree takes a path of this number")
+        return np.where(digit > 0, first + digit - 1, -1)
+
+    def _add_chain(
+        self, segments: _Segments, borders: Borders, pool: Pool, row: Int64Array, *, step: int
+    ) -> None:
+        """The crossing paths at one end, border by border inwards, without the links that they share."""
+        layer = self._index.layer
+        path, place = np.arange(len(row)), 0
+        while True:
+            deep = np.flatnonzero(row >= 0)
+            if not len(deep):
+                return
+            path, row = path[deep], row[deep]
+            place += step
+            crossing = borders.row[row]
+            lengths = pool.path_length[crossing] - 1
+            starts = pool.path_start[crossing] + (1 if step > 0 else 0)
+            local = pool.path_links[ragged(starts, lengths)]
+            base = layer.link_offset[self._index.piece_of_slot[borders.slot[row]]]
+            _extend(segments, path, np.full(len(path), place), lengths, np.repeat(base, lengths) + local)
+            row = borders.inner[row]
+
+
+def _from_slot(borders: Borders, row: Int64Array) -> Int64Array:
+    """Rows as counted from 1 within their slot; 0 for -1."""
+    if not len(borders.slot):
+        return np.zeros(len(row), dtype=np.int64)
+    return np.where(row >= 0, row - borders.slot_row[borders.slot[row]] + 1, 0)
 
 
 class LayerExpansion:
@@ -107,45 +214,20 @@ class LayerExpansion:
         piece, parent = pieces[place], rows.parent[line, child]
         path = rows.path[line, child]
         first_link, last_link = path_ends(trees, path)
-        base = layer.link_offset[piece]
-        source, exit_row = self._leave(
-            state, tree, member[place, parent], base + first_link, rows.first[line, child]
+        base, index = layer.link_offset[piece], self.index
+        source, target, unit = member[place, parent], member[place, child], rows.last[line, child]
+        exit_row = self._cross(
+            state, index.exits, index.exit_slot, tree, source, base + first_link, rows.first[line, child]
         )
-        target = member[place, child]
-        entry_row = self._enter(state, tree, target, base + last_link, rows.last[line, child])
-        rank = (
-            np.where(entry_row >= 0, self.index.entrances.rank[entry_row], target)
-            if len(self.index.entrances.rank)
-            else target
+        entry_row = self._cross(
+            state, index.entrances, index.entrance_slot, tree, target, base + last_link, unit
         )
-        state.parent[tree, rank] = source
+        deep = np.flatnonzero(entry_row >= 0)  # the pieces entered go on
+        skip = unit[deep] - index.entrances.first[entry_row[deep]]
+        self._bind(state, tree[deep], ~target[deep], entry_row[deep], skip)
+        rank = _ranks(index.entrances, entry_row, target)
+        state.parent[tree, rank] = _ranks(index.exits, exit_row, source)
         state.code[tree, rank] = self.codes.encode(piece, path, exit_row, entry_row)
-
-    def _leave(
-        self, state: _Units, tree: Int64Array, source: Int64Array, slot: Int64Array, unit: Int64Array
-    ) -> tuple[Int64Array, Int64Array]:
-        """Ranks that supply the edges, and rows of the exits (-1 for ranks); shortens the runs."""
-        result, row = source.copy(), np.full(len(source), -1, dtype=np.int64)
-        deep = np.flatnonzero(source < 0)
-        if len(deep):
-            row[deep] = self._cross(
-                state, self.index.exits, self.index.exit_slot, tree, source, slot, unit, deep
-            )
-            result[deep] = self.index.exits.rank[row[deep]]
-        return result, row
-
-    def _enter(
-        self, state: _Units, tree: Int64Array, target: Int64Array, slot: Int64Array, unit: Int64Array
-    ) -> Int64Array:
-        """Rows of the entrances (-1 for ranks); tells the pieces entered which tree they go on with."""
-        row = np.full(len(target), -1, dtype=np.int64)
-        deep = np.flatnonzero(target < 0)
-        if len(deep):
-            index = self.index
-            found = self._cross(state, index.entrances, index.entrance_slot, tree, target, slot, unit, deep)
-            row[deep] = found
-            self._bind(state, tree[deep], ~target[deep], found, unit[deep] - index.entrances.first[found])
-        return row
 
     def _cross(
         self,
@@ -156,19 +238,24 @@ class LayerExpansion:
         child: Int64Array,
         slot: Int64Array,
         unit: Int64Array,
-        deep: Int64Array,
     ) -> Int64Array:
+        """Rows of the borders of children that are pieces (-1 for ranks); shortens the runs."""
+        found = np.full(len(child), -1, dtype=np.int64)
+        deep = np.flatnonzero(child < 0)
+        if not len(deep):
+            return found
         slots = inner_slot[slot[deep]]
         is_open = (slots >= 0) & (self.index.piece_of_slot[slots] == ~child[deep])
         row = self.index.find_rows(borders, np.where(is_open, slots, -1), unit[deep])
         wrong = np.flatnonzero(row < 0)
         if len(wrong):
             link = self.index.layer.links[slot[deep[wrong[0]]]]
-            raise _misfit(
+            raise misfit(
                 f"piece {~child[deep[wrong[0]]]} has no crossing at unit {unit[deep[wrong[0]]]}, link {link}"
             )
         np.minimum.at(state.run, tree[deep], borders.first[row] + borders.units[row] - unit[deep])
-        return row
+        found[deep] = row
+        return found
 
     def _bind(
         self, state: _Units, tree: Int64Array, piece: Int64Array, row: Int64Array, skip: Int64Array
@@ -180,7 +267,7 @@ class LayerExpansion:
         unit = pool.root_unit[crossing] + entrances.first[row] + skip - pool.first[crossing]
         native = index.native[index.child_base[index.layer.kind[piece]] + child]
         if np.any(unit < native):
-            raise _misfit(
+            raise misfit(
                 f"an entrance of piece {piece[np.flatnonzero(unit < native)[0]]} leads to a native tree"
             )
         state.child[tree, piece] = child
@@ -198,6 +285,11 @@ class LayerExpansion:
             row = entry[deep]
             skip = entrances.skip[row] + state.skip[tree[deep], pieces[place[deep]]]
             self._bind(state, tree[deep], ~member[place, roots][deep], entrances.inner[row], skip)
+
+
+def _ranks(borders: Borders, rows: Int64Array, children: Int64Array) -> Int64Array:
+    """Ranks at the ends of edges: those of rows of the borders, children themselves where the row is -1."""
+    return np.where(rows >= 0, borders.rank[rows], children) if len(borders.rank) else children
 
 
 def path_ends(trees: PieceTrees, paths: Int64Array) -> tuple[Int64Array, Int64Array]:
@@ -244,16 +336,15 @@ class Expansion:
     def trees(self, root: int) -> Iterator[Tree]:
         """See `FactoredForest.trees`."""
         roots, unit, total = np.array([root]), 0, int(self._multiplicity[root])
-        group = _TreeGroup(root)
+        groups: list[_Group] = []
         while unit < total:
             parent, code, run = self._expand(roots, np.array([unit]))
-            if not group.takes(parent[0]):
-                yield group.tree()
-                group = _TreeGroup(root)
-            group.add(parent[0], code[0], int(run[0]))
+            _add(groups, parent[0], code[0], int(run[0]))
+            if len(groups) > 1:
+                yield _tree(root, *groups.pop(0))
             unit += int(run[0])
-        if total:
-            yield group.tree()
+        for group in groups:
+            yield _tree(root, *group)
 
     def path(self, number: int) -> Int32Array:
         """See `FactoredForest.path`."""
@@ -278,39 +369,23 @@ class Expansion:
         if roots and not 0 <= roots[0] <= roots[-1] < n:
             raise ScheduleError(f"factored forest: roots must be ranks from 0 to {n - 1}")
         trees: list[Tree] = []
-        cells = 0
+        room = MAX_CELLS
         batch = max(1, _BATCH_CELLS // max(n, 1))
         for start in range(0, len(roots), batch):
-            for group in self._groups(np.array(roots[start : start + batch]), MAX_CELLS - cells):
-                trees.append(group.tree())
-                cells += n * group.n_rows
-        return self._assemble(trees)
-
-    def _groups(self, roots: Int64Array, room: int) -> list[_TreeGroup]:
-        """All trees of some roots, expanded side by side."""
-        unit = np.zeros(len(roots), dtype=np.int64)
-        total = self._multiplicity[roots]
-        groups: list[list[_TreeGroup]] = [[] for _ in roots]
-        used = 0
-        while True:
-            active = np.flatnonzero(unit < total)
-            if not len(active):
-                return [group for mine in groups for group in mine]
-            used += len(active) * len(self._multiplicity)
-            if used > room:
-                raise ScheduleError(
-                    f"factored forest: more than {MAX_CELLS} parents; expand single roots instead"
-                )
-            parent, code, run = self._expand(roots[active], unit[active])
-            for i, one in enumerate(active.tolist()):
-                mine = groups[one]
-                if not mine or not mine[-1].takes(parent[i]):
-                    mine.append(_TreeGroup(int(roots[one])))
-                mine[-1].add(parent[i], code[i], int(run[i]))
-            unit[active] += run
-
-    def _assemble(self, trees: list[Tree]) -> Forest:
-        n = len(self._multiplicity)
+            some = np.array(roots[start : start + batch])
+            unit, groups = np.zeros(len(some), dtype=np.int64), list[list[_Group]]([] for _ in some)
+            while len(active := np.flatnonzero(unit < self._multiplicity[some])):
+                room -= len(active) * n
+                if room < 0:
+                    raise ScheduleError(
+                        f"factored forest: more than {MAX_CELLS} parents; expand single roots instead"
+                    )
+                parent, code, run = self._expand(some[active], unit[active])
+                for i, one in enumerate(active.tolist()):
+                    _add(groups[one], parent[i], code[i], int(run[i]))
+                unit[active] += run
+            for root, mine in zip(some.tolist(), groups, strict=True):
+                trees += [_tree(root, *group) for group in mine]
         codes = _flat([tree.entry_path.astype(np.int64) for tree in trees])
         used, entry_path = np.unique(codes, return_inverse=True)
         path_offset, path_links = self.paths(used)
@@ -333,46 +408,32 @@ def _flat(columns: list[Int64Array]) -> Int64Array:
     return np.concatenate([np.zeros(0, dtype=np.int64), *columns])
 
 
-class _TreeGroup:
-    """Consecutive unit trees of a root with equal parents: one weighted tree in the making."""
+_Group = tuple[Int32Array, list[Int64Array], list[int]]
+"""Consecutive unit trees of a root with equal parents: these, and the path codes and units of each run."""
 
-    def __init__(self, root: int) -> None:
-        self._root = root
-        self._parent: Int32Array | None = None
-        self._codes: list[Int64Array] = []
-        self._units: list[int] = []
 
-    @property
-    def n_rows(self) -> int:
-        """Runs of unit trees with equal paths."""
-        return len(self._units)
+def _add(groups: list[_Group], parent: Int32Array, code: Int64Array, units: int) -> None:
+    """Append unit trees to the last group, or to a new one if its parents are others."""
+    if not groups or not np.array_equal(groups[-1][0], parent):
+        groups.append((parent, [], []))
+    groups[-1][1].append(code)
+    groups[-1][2].append(units)
 
-    def takes(self, parent: Int32Array) -> bool:
-        """Whether a tree with these parents belongs here."""
-        return self._parent is None or np.array_equal(self._parent, parent)
 
-    def add(self, parent: Int32Array, code: Int64Array, units: int) -> None:
-        """Append `units` unit trees."""
-        self._parent = parent
-        self._codes.append(code)
-        self._units.append(units)
-
-    def tree(self) -> Tree:
-        """The weighted tree; units of an edge that take the same path come out as one entry."""
-        assert self._parent is not None
-        codes = np.stack(self._codes, axis=1)
-        before = offsets_of(self._units)
-        is_new: BoolArray = codes >= 0
-        is_new[:, 1:] &= codes[:, 1:] != codes[:, :-1]
-        rank, row = np.nonzero(is_new)
-        stop = np.append(before[row[1:]], before[-1])[: len(row)]
-        is_last = np.append(rank[1:] != rank[:-1], True)[: len(row)]
-        counts = np.bincount(rank, minlength=len(codes))
-        return Tree(
-            root=self._root,
-            multiplicity=int(before[-1]),
-            parent=self._parent,
-            entry_offset=offsets_of(counts),
-            entry_path=codes[rank, row],
-            entry_units=np.where(is_last, before[-1], stop) - before[row],
-        )
+def _tree(root: int, parent: Int32Array, runs: list[Int64Array], units: list[int]) -> Tree:
+    """The weighted tree of a group; units of an edge that take the same path come out as one entry."""
+    codes = np.stack(runs, axis=1)
+    before = offsets_of(units)
+    is_new: BoolArray = codes >= 0
+    is_new[:, 1:] &= codes[:, 1:] != codes[:, :-1]
+    rank, row = np.nonzero(is_new)
+    stop = np.append(before[row[1:]], before[-1])[: len(row)]
+    is_last = np.append(rank[1:] != rank[:-1], True)[: len(row)]
+    return Tree(
+        root=root,
+        multiplicity=int(before[-1]),
+        parent=parent,
+        entry_offset=offsets_of(np.bincount(rank, minlength=len(codes))),
+        entry_path=codes[rank, row],
+        entry_units=np.where(is_last, before[-1], stop) - before[row],
+    )

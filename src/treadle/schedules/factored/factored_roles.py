@@ -9,7 +9,7 @@ import numpy as np
 from treadle.arrays import Int64Array, positions_of
 from treadle.errors import ScheduleError
 from treadle.schedules.factored.edges import PieceEdges, edges_into, edges_out_of, unit_trees
-from treadle.schedules.factored.expansion import Expansion, LayerExpansion, path_ends
+from treadle.schedules.factored.expansion import Expansion, LayerExpansion, misfit, path_ends
 from treadle.schedules.factored.index import LayerIndex
 from treadle.schedules.factored.layers import Crossings, Layer, Piece
 from treadle.schedules.factored.piece_trees import UnitRuns, ragged
@@ -98,7 +98,7 @@ class _Surrounding:
         """Local numbers of links of the fabric, which the piece has."""
         at = np.minimum(np.searchsorted(self.links, links), max(len(self.links) - 1, 0))
         if len(links) and (not len(self.links) or np.any(self.links[at] != links)):
-            raise _misfit(f"a link that crosses into piece {self.piece} is none of its links")
+            raise misfit(f"a link that crosses into piece {self.piece} is none of its links")
         return at
 
     def entered_by(self, roots: Int64Array, units: Int64Array) -> tuple[Int64Array, Int64Array]:
@@ -106,7 +106,7 @@ class _Surrounding:
         rows = self.kind.entrances
         row, skip = self._by_unit.find(roots, units)
         if len(row) and (row.min() < 0 or np.any(skip >= rows.units[row])):
-            raise _misfit(f"a unit tree of piece {self.piece} is neither native nor that of an entrance")
+            raise misfit(f"a unit tree of piece {self.piece} is neither native nor that of an entrance")
         return self.links[rows.link[row]], rows.offset[row] + skip
 
     def outside(
@@ -170,35 +170,27 @@ class RankView:
         inmost = self.places[0]
         roots, units = unit_trees(inmost.trees)
         others = roots != inmost.child
-        parts = [self._edges_up(0, roots[others], units[others], None)]
+        edges = edges_into(inmost.trees, roots[others], units[others], inmost.child)
+        parts = [self._columns(0, edges, None, up=True)]
         entered = np.arange(inmost.kind.native[inmost.child], inmost.trees.root_units[inmost.child])
         links, offsets = inmost.entered_by(np.full(len(entered), inmost.child), entered)
         for level, place in enumerate(self.places[1:], start=1):
             root, unit = place.trees.owners(place.local(links).astype(np.int32), offsets)
             mine = np.flatnonzero(root >= 0)
             ends = (links[mine], offsets[mine])
-            parts.append(self._edges_up(level, root[mine].astype(np.int64), unit[mine], ends))
+            edges = edges_into(place.trees, root[mine].astype(np.int64), unit[mine], place.child)
+            parts.append(self._columns(level, edges, ends, up=True))
             rest = np.flatnonzero(root < 0)
             hit, outer_links, outer_offsets, _ = place.outside(links[rest], offsets[rest], inwards=True)
             if len(hit) < len(rest):
-                raise _misfit(f"no tree of piece {place.piece} takes some units that its children await")
+                raise misfit(f"no tree of piece {place.piece} takes some units that its children await")
             links, offsets = outer_links, outer_offsets
         return _joined(parts)
-
-    def _edges_up(
-        self, level: int, roots: Int64Array, units: Int64Array, ends: tuple[Int64Array, Int64Array] | None
-    ) -> _Columns:
-        """Edges of a piece into the child that leads to the rank, by these units of crossing links."""
-        place = self.places[level]
-        edges = edges_into(place.trees, roots, units, place.child)
-        exit_row, peer = self._far_end(place, edges.parent, edges.path, edges.first, inwards=False)
-        entry_row = self._near_end(level, ends, inwards=True)
-        return self._columns(level, edges, peer, exit_row, entry_row)
 
     def down(self) -> _Columns:
         """Edges to children."""
         inmost = self.places[0]
-        parts = [self._edges_down(0, edges_out_of(inmost.trees, inmost.child), None)]
+        parts = [self._columns(0, edges_out_of(inmost.trees, inmost.child), None, up=False)]
         rows = inmost.kind.exits
         mine = np.flatnonzero(rows.child == inmost.child)
         links = np.repeat(inmost.links[rows.link[mine]], rows.units[mine])
@@ -210,48 +202,33 @@ class RankView:
             found, skip = runs.find(place.local(links), offsets)
             used = np.flatnonzero((found >= 0) & (skip == 0))
             edges = PieceEdges(**{key: column[found[used]] for key, column in vars(edges).items()})
-            parts.append(self._edges_down(level, edges, (links[used], offsets[used])))
+            parts.append(self._columns(level, edges, (links[used], offsets[used]), up=False))
             rest = np.delete(np.arange(len(links)), used)
             _, links, offsets, _ = place.outside(links[rest], offsets[rest], inwards=False)
         return _joined(parts)
 
-    def _edges_down(
-        self, level: int, edges: PieceEdges, ends: tuple[Int64Array, Int64Array] | None
-    ) -> _Columns:
-        place = self.places[level]
-        entry_row, peer = self._far_end(place, edges.child, edges.path, edges.last, inwards=True)
-        exit_row = self._near_end(level, ends, inwards=False)
-        return self._columns(level, edges, peer, exit_row, entry_row)
-
     def _columns(
-        self,
-        level: int,
-        edges: PieceEdges,
-        peer: Int64Array,
-        exit_row: Int64Array | None,
-        entry_row: Int64Array | None,
+        self, level: int, edges: PieceEdges, ends: tuple[Int64Array, Int64Array] | None, *, up: bool
     ) -> _Columns:
-        none = np.full(len(peer), -1, dtype=np.int64)
-        path = self._layer.codes.encode(
-            np.full(len(peer), self.places[level].piece),
-            edges.path,
-            none if exit_row is None else exit_row,
-            none if entry_row is None else entry_row,
-        )
+        """Edges of a piece whose near ends are units of crossing links, or the rank itself without `ends`."""
+        place = self.places[level]
+        child, unit = (edges.parent, edges.first) if up else (edges.child, edges.last)
+        far, peer = self._far_end(place, child, edges.path, unit, inwards=not up)
+        near = np.full(len(peer), -1, dtype=np.int64)
+        if ends is not None:
+            near = self._near_end(level, ends, inwards=up)
+        exit_row, entry_row = (far, near) if up else (near, far)
+        path = self._layer.codes.encode(np.full(len(peer), place.piece), edges.path, exit_row, entry_row)
         root, unit = self.identify(level, edges.root, edges.unit)
         return root, unit, np.ones(len(root), dtype=np.int64), peer, path
 
-    def _near_end(
-        self, level: int, ends: tuple[Int64Array, Int64Array] | None, *, inwards: bool
-    ) -> Int64Array | None:
+    def _near_end(self, level: int, ends: tuple[Int64Array, Int64Array], *, inwards: bool) -> Int64Array:
         """Rows of the borders that join units of crossing links to the rank."""
-        if ends is None:
-            return None
         inner = self.places[level - 1]
         borders = self._index.entrances if inwards else self._index.exits
         row = self._index.find_rows(borders, inner.first_slot + inner.local(ends[0]), ends[1])
         if len(row) and (row.min() < 0 or np.any(borders.rank[row] != self._rank)):
-            raise _misfit(f"piece {inner.piece} has a unit at its border that leads to no rank")
+            raise misfit(f"piece {inner.piece} has a unit at its border that leads to no rank")
         return row
 
     def _far_end(
@@ -271,7 +248,7 @@ class RankView:
             is_open = (slot >= 0) & (index.piece_of_slot[slot] == ~codes[deep])
             row[deep] = index.find_rows(borders, np.where(is_open, slot, -1), unit[deep])
             if row[deep].min() < 0:
-                raise _misfit(f"a piece within piece {place.piece} has no crossing for some unit")
+                raise misfit(f"a piece within piece {place.piece} has no crossing for some unit")
             codes[deep] = borders.rank[row[deep]]
         return row, codes
 
@@ -288,7 +265,7 @@ class RankView:
             if not len(waiting):
                 return ranks, numbers
             if level + 1 == len(self.places):
-                raise _misfit("the outermost piece has trees that are not native")
+                raise misfit("the outermost piece has trees that are not native")
             links, offsets = place.entered_by(root, unit)
             level += 1
             root, unit = self.owners(self.places[level], links, offsets)
@@ -302,7 +279,7 @@ class RankView:
         rest = np.flatnonzero(root < 0)
         hit, _, _, number = place.outside(links[rest], offsets[rest], inwards=True)
         if len(hit) < len(rest):
-            raise _misfit(f"no tree of piece {place.piece} takes some units that its children await")
+            raise misfit(f"no tree of piece {place.piece} takes some units that its children await")
         root[rest], unit[rest] = place.child, number
         return root, unit
 
@@ -328,7 +305,3 @@ class RankView:
 def _joined(parts: list[_Columns]) -> _Columns:
     root, unit, units, peer, path = (np.concatenate(column) for column in zip(*parts, strict=True))
     return root, unit, units, peer, path
-
-
-def _misfit(what: str) -> ScheduleError:
-    return ScheduleError(f"factored forest: {what}; treadle verify says what is wrong")

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
-from treadle.arrays import FrozenArrays, Int32Array, Int64Array, check_offsets, distinct, offsets_of, sums_of
+from treadle.arrays import (
+    BoolArray,
+    FrozenArrays,
+    Int32Array,
+    Int64Array,
+    check_offsets,
+    distinct,
+    offsets_of,
+    sums_of,
+)
 from treadle.errors import ScheduleError
 from treadle.schedules.factored.checks import (
     COLUMN_AXES,
@@ -238,6 +247,10 @@ class ColumnTrees(FrozenArrays):
 
     out_links: Int32Array
     in_links: Int32Array
+    out_first: Int64Array
+    in_first: Int64Array
+    out_offset: Int64Array
+    in_offset: Int64Array
 
     def _check_columns(self, what: str, n: int, total: int | None = None) -> None:
         """ScheduleError unless each side has n rows of columns, which hold `total` units if that is given."""
@@ -275,6 +288,55 @@ class ColumnTrees(FrozenArrays):
         source, sink = np.divmod(numbers, self.in_links.size)
         links = np.stack([self.out_links.ravel()[source], self.in_links.ravel()[sink]], axis=1)
         return 2 * np.arange(len(numbers) + 1), links.ravel()
+
+    @cached_property
+    def _held(self) -> UnitRuns:
+        """Columns that hold entry units, named by their places in `in_links`, row by row."""
+        held = np.flatnonzero(np.diff(self.in_first, axis=1).ravel())
+        return UnitRuns(self.in_links.ravel()[held], self.in_offset.ravel()[held], held)
+
+    def _entry_units(
+        self, links: Int32Array, offsets: Int64Array
+    ) -> tuple[Int64Array, Int64Array, BoolArray]:
+        """Child and entry unit that capacity units are, and whether they are any."""
+        place, skip = self._held.find(links, offsets)
+        child, column = np.divmod(np.maximum(place, 0), self.in_links.shape[1])
+        unit = self.in_first[child, column] + skip
+        return child, unit, (place >= 0) & (unit < self.in_first[child, column + 1])
+
+    def _rows(self, parent: Int64Array, exits: Int64Array, entries: Int64Array, run: Int64Array) -> PieceRows:
+        """Rows with these suppliers (-1 at the root), exit and entry units; `run` at most."""
+        is_root = parent < 0
+        child = np.arange(len(self.out_links))
+        supplier = np.maximum(parent, 0)
+        source, first, room_out = holders(self.out_first, self.out_offset, supplier, exits)
+        sink, last, room_in = holders(self.in_first, self.in_offset, child, entries)
+        path = (supplier * self.out_links.shape[1] + source) * self.in_links.size
+        path += child * self.in_links.shape[1] + sink
+        room = np.where(is_root, UNIT_LIMIT, np.minimum(room_out, room_in))
+        return PieceRows(
+            parent=parent.astype(np.int32),
+            path=np.where(is_root, -1, path),
+            first=np.where(is_root, -1, first),
+            last=np.where(is_root, -1, last),
+            run=np.minimum(room.min(axis=1), run),
+        )
+
+    def edges_into(
+        self, roots: Int64Array, units: Int64Array, child: int | Int64Array
+    ) -> tuple[Int64Array, Int64Array, Int64Array, Int64Array]:
+        """Parent, path, first and last (as of `PieceRows`) of a child in unit trees that others root."""
+        parent, exits, entries = self._units_into(roots, units, child)
+        source, first, _ = holders(self.out_first, self.out_offset, parent, exits)
+        sink, last, _ = holders(self.in_first, self.in_offset, np.full_like(parent, child), entries)
+        path = (parent * self.out_links.shape[1] + source) * self.in_links.size
+        return parent, path + child * self.in_links.shape[1] + sink, first, last
+
+    def _units_into(
+        self, roots: Int64Array, units: Int64Array, child: Any
+    ) -> tuple[Int64Array, Int64Array, Int64Array]:
+        """Parent, its exit unit and the child's entry unit."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True, eq=False)
@@ -335,39 +397,23 @@ class CirculantTrees(ColumnTrees):
     def rows(self, roots: Int64Array, units: Int64Array) -> PieceRows:
         """See `PieceTrees.rows`."""
         check_roots("circulant trees", roots, units, self.root_units)
-        n, g = self.n_children, self.block
-        child = np.arange(n)
-        distance = (child - roots[:, None]) % n
-        block, within = np.divmod(units, g)
-        unit = (block * g * (n - 1) + within)[:, None] + (distance - 1) * g
-        is_root = distance == 0
-        unit[is_root] = 0
-        source, first, room_out = holders(self.out_first, self.out_offset, roots[:, None], unit)
-        sink, last, room_in = holders(self.in_first, self.in_offset, child, unit)
-        path = (roots[:, None] * self.out_links.shape[1] + source) * self.in_links.size
-        path += child * self.in_links.shape[1] + sink
-        room = np.where(is_root, UNIT_LIMIT, np.minimum(room_out, room_in))
-        return PieceRows(
-            parent=np.where(is_root, -1, roots[:, None]).astype(np.int32),
-            path=np.where(is_root, -1, path),
-            first=np.where(is_root, -1, first),
-            last=np.where(is_root, -1, last),
-            run=np.minimum(room.min(axis=1), g - within),
-        )
+        child = np.arange(self.n_children)
+        parent = np.where(child == roots[:, None], -1, roots[:, None])
+        _, unit, _ = self._units_into(roots[:, None], units[:, None], child)
+        unit = np.where(parent < 0, 0, unit)
+        return self._rows(parent, unit, unit, self.block - units % self.block)
 
-    @cached_property
-    def _entries(self) -> UnitRuns:
-        """Columns that hold entry units, named by their places in `in_links`, row by row."""
-        held = np.flatnonzero(np.diff(self.in_first, axis=1).ravel())
-        return UnitRuns(self.in_links.ravel()[held], self.in_offset.ravel()[held], held)
+    def _units_into(
+        self, roots: Int64Array, units: Int64Array, child: Any
+    ) -> tuple[Int64Array, Int64Array, Int64Array]:
+        n, g = self.n_children, self.block
+        unit = units // g * g * (n - 1) + ((child - roots) % n - 1) * g + units % g
+        return roots, unit, unit
 
     def owners(self, links: Int32Array, offsets: Int64Array) -> tuple[Int32Array, Int64Array]:
         """See `PieceTrees.owners`."""
         n, g = self.n_children, self.block
-        place, skip = self._entries.find(links, offsets)
-        child, column = np.divmod(np.maximum(place, 0), self.in_links.shape[1])
-        unit = self.in_first[child, column] + skip
-        is_owned = (place >= 0) & (unit < self.in_first[child, column + 1])
+        child, unit, is_owned = self._entry_units(links, offsets)
         block, rest = np.divmod(unit, g * (n - 1))
         distance, within = np.divmod(rest, g)
         root = np.where(is_owned, (child - distance - 1) % n, -1).astype(np.int32)

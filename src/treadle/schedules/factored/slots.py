@@ -117,10 +117,8 @@ def _widths(layer: Layer) -> Int64Array:
     for piece in layer.pieces:
         if isinstance(piece.trees, TableTrees):
             hops.append(int(table_depths(piece.trees).max(initial=0)))
-        elif isinstance(piece.trees, FormulaTrees):
-            hops.append(piece.trees.depth)
         else:
-            hops.append(1 if isinstance(piece.trees, CirculantTrees) else piece.n_children - 1)
+            hops.append(piece.trees.depth if isinstance(piece.trees, FormulaTrees) else 1)
     most = np.array(hops, dtype=np.int64)[layer.kind]
     width = np.ones(layer.n_pieces, dtype=np.int64)
     for number in range(layer.n_pieces - 1, 0, -1):  # the pieces inside have greater numbers
