@@ -10,7 +10,7 @@ import argparse
 import time
 
 from treadle.errors import TreadleError
-from treadle.planning.solving.schedulers import find_scheduler
+from treadle.schedulers.schedulers import find_scheduler
 from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.schedules.alltoall.exchange_cost import exchange_algbw
 from treadle.schedules.collective import CollectiveKind, on_all_ranks

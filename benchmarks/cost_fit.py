@@ -11,8 +11,8 @@ from __future__ import annotations
 from time import process_time
 
 from treadle import planning
-from treadle.planning.measuring.cost_fit import CostFit, Sweep, fit_cost_model, mean_error
-from treadle.planning.measuring.measurements import Measurement
+from treadle.simulation.calibration.cost_fit import CostFit, Sweep, fit_cost_model, mean_error
+from treadle.simulation.calibration.measurements import Measurement
 
 SIZES = (2**20, 2**24, 2**27, 2**30)
 Rates = dict[tuple[str, str], tuple[float, float, float, float]]

@@ -22,15 +22,15 @@ from time import process_time
 
 from treadle import planning
 from treadle.atomic import write_bytes
+from treadle.inputs.fabrics_and_plans import as_fabric
+from treadle.inputs.problem import resolve_topology
+from treadle.parallelism.explaining.state_words import letters_of, spelled_state
 from treadle.parallelism.graph.compute_graph import OperatorKind, Phase, TensorRef
 from treadle.parallelism.graph.model_graph import ModelGraph
-from treadle.planning.fabrics_and_plans import as_fabric
-from treadle.planning.parallelising.fabric_matrix import fabric_matrix
-from treadle.planning.parallelising.fabric_run import FabricRun
-from treadle.planning.parallelising.parallel_result import FabricSearch
-from treadle.planning.parallelising.plan_search import PlanSearch
-from treadle.planning.parallelising.state_words import letters_of, spelled_state
-from treadle.planning.problem import resolve_topology
+from treadle.parallelism.searching.fabric_matrix import fabric_matrix
+from treadle.parallelism.searching.fabric_run import FabricRun
+from treadle.parallelism.searching.parallel_result import FabricSearch
+from treadle.parallelism.searching.plan_search import PlanSearch
 from treadle.training.devices import accelerator
 
 Row = dict[str, object]

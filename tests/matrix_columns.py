@@ -21,7 +21,6 @@ from harness.forked_ranks import forked_ranks
 from samples.matrix_cases import Key, Plans, modes
 from treadle import planning
 from treadle.errors import TreadleError
-from treadle.planning.measuring.emulation.testbed import emulate
 from treadle.program.program import Program
 from treadle.runtime.measured_sizes import measure
 from treadle.runtime.mpi_build import build_interpreter, find_mpi
@@ -34,6 +33,7 @@ from treadle.simulation.simgrid import simulate_with_simgrid
 from treadle.testbed.launch import Timing, run_program
 from treadle.testbed.layout import check_paths, make_layout
 from treadle.testbed.network import network, new_prefix
+from treadle.testbed.testbed import emulate
 
 Outcomes = Mapping[Key, str]
 Runner = Callable[[Path, Plans], tuple[Outcomes, ...]]

@@ -17,8 +17,8 @@ from harness.syntax import module_name, modules, nodes_of, statements_of
 from places import ROOT, TESTS
 from treadle.formats.format import own_formats
 from treadle.options.verbs import VERBS
-from treadle.planning.solving.schedulers import schedulers
 from treadle.reproduction.exhibits import EXHIBITS
+from treadle.schedulers.schedulers import schedulers
 from treadle.topologies.readers.reader import topology_formats
 
 BY_HAND = {"program_from_operations", "routes_from_paths"}

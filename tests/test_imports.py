@@ -18,8 +18,8 @@ import treadle.topologies.readers
 from harness.syntax import PACKAGE, module_name, modules, nodes_of
 from treadle.formats.format import Format, own_formats
 from treadle.options.verbs import VERBS
-from treadle.planning.solving.schedulers import schedulers
 from treadle.reproduction.exhibits import EXHIBITS
+from treadle.schedulers.schedulers import schedulers
 from treadle.topologies.readers.reader import topology_formats
 
 BASE = {

@@ -31,7 +31,6 @@ from time import monotonic
 from tools.rank_check import CheckedRank, FolderExchange
 from treadle.errors import TreadleError
 from treadle.planning import program_of, run, solve
-from treadle.planning.measuring.lane_costs import lane_costs
 from treadle.runtime.data import Reduction
 from treadle.runtime.device.lane_lowering import lower_to_lanes
 from treadle.runtime.device.lane_program import DeviceProtocol
@@ -40,6 +39,7 @@ from treadle.runtime.device.memory.peer_memory import Exchange, IpcMemory, PeerM
 from treadle.runtime.device.on_gpu import copy_bandwidth, gpu_name
 from treadle.runtime.device.rank_lanes import RankLanes
 from treadle.runtime.run_options import RunKeywords, RunOptions
+from treadle.simulation.lane_costs import lane_costs
 from treadle.units import format_size
 
 BOX = "dgx_h100:1"

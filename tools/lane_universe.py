@@ -15,9 +15,9 @@ from collections.abc import Iterator, Sequence
 from treadle import planning
 from treadle.errors import InfeasibleError, MissingDependencyError, ScheduleError
 from treadle.planning import program_of
-from treadle.planning.solving.schedulers import schedulers
 from treadle.runtime.device.emulated import measure_emulated
 from treadle.runtime.device.lane_program import DeviceProtocol
+from treadle.schedulers.schedulers import schedulers
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.plan import Plan
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from treadle.planning.solving.schedulers import schedulers
+from treadle.schedulers.schedulers import schedulers
 from treadle.schedules.collective import SPANNING_KINDS
 from treadle.synthesis.scheduler import Comparing, Scheduler
 from treadle.synthesis.scheduler_options import COMMON_OPTIONS, flag_of

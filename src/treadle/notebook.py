@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 MOST_BYTES = 20_000
 """Of the HTML of a value."""
 _MOST_ROWS, _MOST_COLUMNS, _MOST_CELL = 12, 10, 60
-_PICTURES = "treadle.planning.drawing.notebook_picture:picture_of"
+_PICTURES = "treadle.drawing.notebook_picture:picture_of"
 _Value = TypeVar("_Value", bound=type)
 
 

@@ -8,9 +8,9 @@ import pytest
 
 from treadle import parse
 from treadle.errors import FormatError, ScheduleError
+from treadle.inputs.problem import resolve_kind
 from treadle.planning import find_format
-from treadle.planning.problem import resolve_kind
-from treadle.planning.solving.schedulers import find_scheduler
+from treadle.schedulers.schedulers import find_scheduler
 from treadle.schedules.collective import CollectiveKind
 from treadle.spelling import close_names, did_you_mean, spelt_alike, unknown
 from treadle.topologies.expressions import names_fabric

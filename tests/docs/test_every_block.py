@@ -75,7 +75,7 @@ NOT_RUN: dict[tuple[str, str], str] = {
     ("docs/how-to/cluster.md", "from joblib"): "tests/planning/test_workers.py: processes of joblib's",
     (
         "docs/how-to/cluster.md",
-        "from treadle.planning.workers",
+        "from treadle.workers",
     ): "tests/planning/test_workers.py: a cluster of dask's",
     ("docs/how-to/cluster.md", "dask "): "tests/planning/test_workers.py: a cluster of dask's",
     ("docs/how-to/cluster.md", "treadle compare generalized_kautz:4,12 alltoall --cluster"): "as above",

@@ -24,10 +24,10 @@ from treadle.finder.construction import (
     notation,
     unplaced,
 )
+from treadle.finder.designing.design_flow import AlltoallFigures
+from treadle.finder.designing.design_result import DesignResult
 from treadle.finder.workload import Network, allreduce_of
 from treadle.planning import design, design_plan, verify
-from treadle.planning.designing.design_flow import AlltoallFigures
-from treadle.planning.designing.design_result import DesignResult
 from treadle.schedules.collective import CollectiveKind
 
 

@@ -18,8 +18,8 @@ from child_processes import finished
 from treadle.checking import checked, is_of, words_of
 from treadle.errors import FormatError, TopologyError, TreadleError
 from treadle.finder.workload import Network, allreduce_of
-from treadle.planning.fabrics_and_plans import as_fabric, as_plan, as_sizes
-from treadle.planning.judging.texts import TextVerification
+from treadle.inputs.fabrics_and_plans import as_fabric, as_plan, as_sizes
+from treadle.inputs.texts import TextVerification
 from treadle.topologies import dump_topology, ring
 
 FUNCTIONS = {

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from treadle.errors import FormatError
-from treadle.planning import demand_files
-from treadle.planning.demand_files import MAX_FILE_BYTES, MAX_RANKS, read_demands
+from treadle.inputs import demand_files
+from treadle.inputs.demand_files import MAX_FILE_BYTES, MAX_RANKS, read_demands
 
 EXPECTED = "expected a whole number from 0 to 2**20 (only ratios count: scale all alike)"
 

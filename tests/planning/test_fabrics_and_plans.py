@@ -11,7 +11,7 @@ import pytest
 
 import treadle
 from treadle.errors import FormatError, TreadleError
-from treadle.planning.fabrics_and_plans import as_fabric, as_plan, as_size, as_sizes
+from treadle.inputs.fabrics_and_plans import as_fabric, as_plan, as_size, as_sizes
 from treadle.topologies import dump_topology, parse
 
 

@@ -7,7 +7,7 @@ import pytest
 from shortcuts.group_plans import solved_alone
 from treadle import planning
 from treadle.errors import ScheduleError
-from treadle.planning.group_plans import group_name, plan_of_group
+from treadle.inputs.group_plans import group_name, plan_of_group
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.mesh import Mesh
 from treadle.schedules.trees.forest_cost import algbw

@@ -27,8 +27,8 @@ from treadle.planning import (
     solve,
     verify,
 )
-from treadle.planning.solving import forestcoll, generation
-from treadle.planning.solving.schedulers import find_scheduler
+from treadle.schedulers import forestcoll, generation
+from treadle.schedulers.schedulers import find_scheduler
 from treadle.schedules.collective import SPANNING_KINDS, CollectiveKind
 from treadle.schedules.plan import PlanEntry
 from treadle.schedules.trees.forest import ForestSchedule

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from treadle.errors import FormatError, ScheduleError, TopologyError, TreadleError
+from treadle.inputs.meshes import AxesLike
+from treadle.inputs.problem import select_ranks
 from treadle.options.keywords import ProblemOptions
 from treadle.planning import pose
-from treadle.planning.meshes import AxesLike
-from treadle.planning.problem import select_ranks
 from treadle.schedules.alltoall.demands import Demands
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.schedules.mesh import Mesh

@@ -13,11 +13,11 @@ import pytest
 
 from treadle.errors import FormatError, ScheduleError, TopologyError, TreadleError
 from treadle.input_files import naming_file, read_input_text
+from treadle.inputs.meshes import as_axes, as_mesh
+from treadle.inputs.problem import busbw_values, resolve_kind, select_ranks
 from treadle.planning import import_options, model_of, pose
-from treadle.planning.meshes import as_axes, as_mesh
-from treadle.planning.problem import busbw_values, resolve_kind, select_ranks
-from treadle.planning.tabular import Tabular, plain, plain_row
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
+from treadle.tabular import Tabular, plain, plain_row
 from treadle.topologies import Topology, TopologyBuilder, parse
 
 

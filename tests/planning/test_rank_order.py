@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from treadle.planning import bound, lower, pose, repair, run, solve, verify
-from treadle.planning.judging.placed_schedules import place_schedules
-from treadle.planning.solving.group_rates import CutOffGroupError
-from treadle.planning.solving.plan_directory import find_plans, index_plans
-from treadle.planning.together.solve_jobs import read_jobs
+from treadle.schedulers.group_rates import CutOffGroupError
+from treadle.schedulers.jobs.solve_jobs import read_jobs
+from treadle.schedulers.plan_directory import find_plans, index_plans
+from treadle.schedulers.third_party.placed_schedules import place_schedules
 from treadle.schedules.alltoall.demands import Demands
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.plan import Plan

@@ -23,7 +23,7 @@ from treadle.errors import MissingDependencyError
 from treadle.finder.workload import Network, allreduce_of
 from treadle.notebook import MOST_BYTES
 from treadle.planning import all_formats, describe_fabric, program_of, schedulers
-from treadle.planning.tabular import Tabular, plain
+from treadle.tabular import Tabular, plain
 
 LOG = """# nThread 1 nGpus 8 minBytes 8 maxBytes 8 step: 2(factor) warmup iters: 5 iters: 20 agg iters: 1
 #       size         count      type   redop    root     time   algbw   busbw #wrong

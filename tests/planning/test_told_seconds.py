@@ -12,7 +12,7 @@ import pytest
 
 from treadle import planning
 from treadle.context import start
-from treadle.planning.solving.alltoall_candidates import quick_alltoall
+from treadle.schedulers.alltoall_candidates import quick_alltoall
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.synthesis.alltoall.rate.methods import RateMethod, rate_by
 from treadle.synthesis.alltoall.rate.rate import optimal_rate

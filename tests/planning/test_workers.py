@@ -12,10 +12,10 @@ from joblib.parallel import get_active_backend
 
 from harness.dask_cluster import dask_cluster
 from treadle import planning
+from treadle import workers as workers_module
 from treadle.cli.main import main
 from treadle.errors import MissingDependencyError, TreadleError
-from treadle.planning import workers as workers_module
-from treadle.planning.workers import workers
+from treadle.workers import workers
 
 
 @pytest.fixture(scope="module")

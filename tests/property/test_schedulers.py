@@ -7,10 +7,10 @@ import pytest
 from samples.table import OURS
 from shortcuts.switched_ranks import linked_boxes
 from treadle.errors import InfeasibleError, ScheduleError
+from treadle.inputs.problem import Problem, pose
 from treadle.options.keywords import OptionKeywords
 from treadle.planning import SizeRequest, SolveResult, run, solve
-from treadle.planning.problem import Problem, pose
-from treadle.planning.solving.generation import options_for
+from treadle.schedulers.generation import options_for
 from treadle.schedules.collective import CollectiveKind
 from treadle.synthesis.scheduler import Scheduler
 

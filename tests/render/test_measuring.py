@@ -10,10 +10,10 @@ import pytest
 
 import treadle
 from harness.snapshots import check
+from treadle.diagnosis.diagnosed import IN_NETWORK, OPTIMUM, RING
 from treadle.errors import FormatError
 from treadle.options.measuring import Simulate
 from treadle.planning import SimulationOptions, SliceLimit
-from treadle.planning.measuring.diagnosed import IN_NETWORK, OPTIMUM, RING
 from treadle.render.measuring import cross_check_rows, diagnosis_rows, simulation_rows
 from treadle.render.quantities import Rates
 

@@ -17,10 +17,10 @@ from treadle.cli.output import Output
 from treadle.cli.solving import solve
 from treadle.errors import FormatError
 from treadle.options.solving import Solve
-from treadle.planning.repairing.repair_candidates import Contender, Contest
 from treadle.render.comparing import compare_rows
 from treadle.render.quantities import Rates
 from treadle.render.solving import _count, _share, jobs_rows, repair_rows, size_set_rows
+from treadle.schedulers.repairing.repair_candidates import Contender, Contest
 from treadle.verification.violations import Violation, ViolationKind
 
 GB = 10**9

@@ -14,8 +14,8 @@ from lxml import etree
 
 import engines
 from treadle import planning
+from treadle.drawing.pages.plan_page import report
 from treadle.finder.workload import Network, allreduce_of
-from treadle.planning.reporting.plan_page import report
 from treadle.topologies.topology import TopologyBuilder
 
 pytestmark = pytest.mark.skipif(

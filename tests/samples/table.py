@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from treadle.planning.solving.schedulers import schedulers
+from treadle.schedulers.schedulers import schedulers
 from treadle.synthesis.scheduler import TABLE, Comparing
 from treadle.synthesis.scheduler_options import ScheduleForm
 

@@ -9,12 +9,12 @@ import numpy as np
 
 from samples.program_cases import fabric, random_forest
 from treadle import planning
-from treadle.planning.solving.transfer import transfer_schedule
 from treadle.program.group_lists import ProgramGroups
 from treadle.program.operation_lists import OperationKind
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.mesh import Mesh
 from treadle.schedules.plan import Plan, PlanEntry
+from treadle.schedules.transfer import transfer_schedule
 from treadle.schedules.trees.forest import Direction, ForestSchedule
 from treadle.schedules.trees.group_cost import group_algbw
 from treadle.schedules.trees.group_schedule import GroupSchedule

@@ -6,11 +6,11 @@ import pytest
 
 from samples.simulation_samples import star
 from treadle.errors import ScheduleError
-from treadle.planning.problem import Problem, pose
-from treadle.planning.solving.generation import generate
-from treadle.planning.solving.schedulers import find_scheduler
+from treadle.inputs.problem import Problem, pose
 from treadle.program.any_schedule import lower
 from treadle.program.trees.box_program import lower_box
+from treadle.schedulers.generation import generate
+from treadle.schedulers.schedulers import find_scheduler
 from treadle.schedules.schedule import Schedule, written_out
 from treadle.schedules.trees.forest import ForestSchedule
 from treadle.simulation import schedule_tasks

@@ -18,10 +18,10 @@ from samples.simulation_samples import RATE, messages, one_to_two, star
 from shortcuts.simulated import simulate_program
 from treadle import planning
 from treadle.errors import InfeasibleError, MissingDependencyError, ScheduleError
-from treadle.planning.measuring.referee import Referee, require_referee
 from treadle.program.program import Operation, OperationKind, Program, program_from_operations
 from treadle.program.program_text import program_text
 from treadle.schedules.collective import CollectiveKind
+from treadle.simulation.calibration.referee import Referee, require_referee
 from treadle.simulation.simgrid import find_simgrid, platform_xml, simulate_with_simgrid
 from treadle.simulation.simulation_options import Sharing, SimulationOptions
 from treadle.topologies.topology import Topology, TopologyBuilder

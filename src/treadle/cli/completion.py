@@ -231,7 +231,7 @@ _LOADED = {
     "packers": "treadle.planning:Packer",
     "models": "treadle.training.models.zoo:MODELS",
     "gpus": "treadle.training.devices:ACCELERATORS",
-    "schedules": "treadle.planning.training.fabric_costs:SCHEDULERS",
+    "schedules": "treadle.training.prices.fabric_costs:SCHEDULERS",
     "formats": "treadle.planning:all_formats",
     "topology_formats": "treadle.topologies.readers.reader:topology_formats",
 }
@@ -305,7 +305,7 @@ def _meshes(word: str, typed: Sequence[str]) -> list[str]:
 def _axes(word: str, mesh: str) -> list[str]:
     """Axes of the mesh that was typed, those that stand already left out."""
     from treadle.errors import TreadleError
-    from treadle.planning.meshes import as_mesh
+    from treadle.inputs.meshes import as_mesh
 
     listed, comma, last = word.rpartition(",")
     try:
@@ -319,8 +319,8 @@ def _axes(word: str, mesh: str) -> list[str]:
 def _algorithms(typed: Sequence[str]) -> list[str]:
     """Those that serve the collective that was typed; all where none was."""
     from treadle.errors import FormatError
-    from treadle.planning.problem import resolve_kind
-    from treadle.planning.solving.schedulers import schedulers
+    from treadle.inputs.problem import resolve_kind
+    from treadle.schedulers.schedulers import schedulers
 
     kinds = set()
     for word in typed:

@@ -45,7 +45,7 @@ def usage_message(error: click.UsageError) -> str:
 
 def is_collective(text: str) -> bool:
     """Whether a word is the name of a collective, however it is spelt."""
-    from treadle.planning.problem import resolve_kind
+    from treadle.inputs.problem import resolve_kind
 
     try:
         resolve_kind(text)

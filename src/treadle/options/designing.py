@@ -20,7 +20,7 @@ class Finder(Options):
     alltoall: Any = opt(
         "Time of an all-to-all: by optimal flow, or its bound.",
         "flow",
-        choices="treadle.planning.designing.design_flow:AlltoallFigures",
+        choices="treadle.finder.designing.design_flow:AlltoallFigures",
         takes="AlltoallFigures",
     )
     search: Any = opt(

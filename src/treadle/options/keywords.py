@@ -36,12 +36,12 @@ HOMES: Mapping[str, str] = {
     "SizeRequest": "treadle.synthesis.scheduler_options",
     "LinkSpeeds": "treadle.topologies.readers.imported",
     "PcieDetail": "treadle.topologies.readers.imported",
-    "AlltoallFigures": "treadle.planning.designing.design_flow",
+    "AlltoallFigures": "treadle.finder.designing.design_flow",
     "SearchLimit": "treadle.finder.searches.fresh",
-    "CostModelLike": "treadle.planning.measuring.cost_models",
-    "AxesLike": "treadle.planning.meshes",
-    "NetworkEfficiency": "treadle.planning.training.measured_network",
-    "SizesLike": "treadle.planning.fabrics_and_plans",
+    "CostModelLike": "treadle.simulation.cost_models",
+    "AxesLike": "treadle.inputs.meshes",
+    "NetworkEfficiency": "treadle.training.prices.measured_network",
+    "SizesLike": "treadle.inputs.fabrics_and_plans",
 }
 """Modules of the types that annotations name, loaded when a call is checked: they import tables, too."""
 

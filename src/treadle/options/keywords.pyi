@@ -4,16 +4,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypedDict
 
+from treadle.finder.designing.design_flow import AlltoallFigures
 from treadle.finder.searches.fresh import SearchLimit
-from treadle.planning.designing.design_flow import AlltoallFigures
-from treadle.planning.fabrics_and_plans import SizesLike
-from treadle.planning.measuring.cost_models import CostModelLike
-from treadle.planning.meshes import AxesLike
-from treadle.planning.training.measured_network import NetworkEfficiency
+from treadle.inputs.fabrics_and_plans import SizesLike
+from treadle.inputs.meshes import AxesLike
 from treadle.schedules.alltoall.demands import Demands
 from treadle.schedules.mesh import Mesh
+from treadle.simulation.cost_models import CostModelLike
 from treadle.synthesis.scheduler_options import Form, SizeRequest
 from treadle.topologies.readers.imported import LinkSpeeds, PcieDetail
+from treadle.training.prices.measured_network import NetworkEfficiency
 
 TABLES: Mapping[str, str]
 HOMES: Mapping[str, str]

@@ -6,20 +6,20 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from treadle.planning.building.cabling_check import plug_text
-from treadle.planning.problem import exact_text
+from treadle.finder.building.cabling_check import plug_text
+from treadle.inputs.problem import exact_text
 from treadle.render.problems import seconds_row
 from treadle.render.quantities import AS_THEY_COME, Rates, counted
 from treadle.render.rows import Row, Table, facts, row
 
 if TYPE_CHECKING:
-    from treadle.planning.building.built_fabric import BuiltFabric
-    from treadle.planning.building.cabling_check import CablingReport
-    from treadle.planning.building.growth import GrowthPlan
-    from treadle.planning.building.placement import CableTotals
-    from treadle.planning.building.resilience import ResilienceResult
-    from treadle.planning.building.rewiring import RewiringPlan
-    from treadle.planning.building.rivals import Rivalry
+    from treadle.finder.building.built_fabric import BuiltFabric
+    from treadle.finder.building.cabling_check import CablingReport
+    from treadle.finder.building.growth import GrowthPlan
+    from treadle.finder.building.placement import CableTotals
+    from treadle.finder.building.resilience import ResilienceResult
+    from treadle.finder.building.rewiring import RewiringPlan
+    from treadle.finder.building.rivals import Rivalry
 
 Rows = Iterator[Row | Table]
 _SHOWN_HARMS = 3

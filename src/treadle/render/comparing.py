@@ -7,8 +7,7 @@ from collections.abc import Iterator, Sequence
 from string import ascii_lowercase
 from typing import TYPE_CHECKING
 
-from treadle.planning.measuring.size_bounds import size_bound_values
-from treadle.planning.problem import busbw_values, exact_text
+from treadle.inputs.problem import busbw_values, exact_text
 from treadle.render.problems import (
     SHOWN_VIOLATIONS,
     below,
@@ -24,11 +23,12 @@ from treadle.render.problems import (
 from treadle.render.quantities import AS_THEY_COME, Rates, busbw, counted
 from treadle.render.rows import Row, Table, facts, rate_values, row
 from treadle.schedules.collective import Collective, CollectiveKind
+from treadle.simulation.size_bounds.problem_bounds import size_bound_values
 from treadle.units import format_size
 
 if TYPE_CHECKING:
-    from treadle.planning.judging.placed_schedules import PlacedSchedule
-    from treadle.planning.solving.comparison import Comparison, ComparisonRow, RowMeasures
+    from treadle.api.compare import Comparison, ComparisonRow, RowMeasures
+    from treadle.schedulers.third_party.placed_schedules import PlacedSchedule
     from treadle.synthesis.result import Bound
 
 IN_NETWORK = "nvls (in-network)"
@@ -202,7 +202,7 @@ def _file_rows(one: ComparisonRow) -> Iterator[Row]:
     """Violations and notes of a file that was given."""
     if one.form and one.report is not None:
         # here, because few comparisons have files
-        from treadle.planning.judging.placed_schedules import violation_text
+        from treadle.schedulers.third_party.placed_schedules import violation_text
 
         texts = [violation_text(violation) for violation in one.report.violations[:SHOWN_VIOLATIONS]]
         more = one.report.n_violations - SHOWN_VIOLATIONS
@@ -282,7 +282,7 @@ def _measured_values(found: RowMeasures) -> dict[str, object]:
 
 def placed_rows(placed: PlacedSchedule, path: object, rates: Rates) -> Iterator[Row]:
     """What ``verify --topology`` reports of a runtime file on a fabric."""
-    from treadle.planning.measuring.congestion import congestion
+    from treadle.simulation.congestion import congestion
 
     yield from problem_rows(placed.topology, placed.collective)
     best, report = placed.optimal_algbw, placed.report

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from treadle.planning.problem import exact_text
+from treadle.inputs.problem import exact_text
 from treadle.render.quantities import AS_THEY_COME, Rates, counted
 from treadle.render.rows import Row, Table, facts, rate_values, row
 from treadle.schedules.collective import CollectiveKind, busbw_factor
@@ -22,8 +22,8 @@ from treadle.topologies.topology import Topology
 from treadle.units import format_size
 
 if TYPE_CHECKING:
-    from treadle.planning.designing.design_result import DesignResult, DesignRow
-    from treadle.planning.designing.fabric_values import DistanceFacts, FabricFacts, SizeBounds
+    from treadle.finder.designing.design_result import DesignResult, DesignRow
+    from treadle.finder.designing.fabric_values import DistanceFacts, FabricFacts, SizeBounds
     from treadle.synthesis.steps.bfb import BfbValue
     from treadle.topologies.readers.imported import Imported
 

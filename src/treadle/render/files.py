@@ -31,14 +31,14 @@ from treadle.units import format_share, format_size
 if TYPE_CHECKING:
     from treadle.formats.format import Format
     from treadle.formats.loading import Loading
-    from treadle.planning.judging.point_to_point import Shortfall
-    from treadle.planning.judging.texts import TextVerification
-    from treadle.planning.judging.verification import VerifyResult
-    from treadle.planning.together.jobs_folder import StoredJobs
-    from treadle.planning.writing.lower_set import LoweredSet
-    from treadle.planning.writing.lowered import Lowered, LoweredGroup
-    from treadle.planning.writing.set_folder import SavedSet
+    from treadle.inputs.texts import TextVerification
+    from treadle.inputs.verification import VerifyResult
+    from treadle.lowering.lower_set import LoweredSet
+    from treadle.lowering.lowered import Lowered, LoweredGroup
+    from treadle.lowering.set_folder import SavedSet
+    from treadle.schedulers.jobs.jobs_folder import StoredJobs
     from treadle.schedules.plan import Plan
+    from treadle.simulation.point_to_point import Shortfall
     from treadle.verification.jobs_check import JobsReport
 
 _MOST_RANKS = 16
@@ -318,7 +318,7 @@ def lowered_values(result: Lowered, path: Path | None, rank: int | None) -> dict
 def lower_set_rows(plan: Plan, sets: Sequence[tuple[LoweredSet, SavedSet]]) -> Iterator[Row]:
     """What ``lower`` reports of a plan with several ranges of sizes."""
     # here, because other commands need no formats
-    from treadle.planning.writing.ranges import range_words
+    from treadle.lowering.ranges import range_words
 
     values = []
     for made, saved in sets:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from treadle.planning.problem import exact_text
+from treadle.inputs.problem import exact_text
 from treadle.render.files import describe_shortfall, shortfall_values
 from treadle.render.names import describe_links
 from treadle.render.problems import group_rows, mesh_rows, problem_rows, throughput
@@ -18,14 +18,14 @@ from treadle.topologies.topology import Topology
 from treadle.units import format_size
 
 if TYPE_CHECKING:
+    from treadle.api.run import RunResult, RuntimeName, SweepRow
+    from treadle.diagnosis.diagnosed import Diagnosis, JudgedTable, Yardstick
     from treadle.diagnosis.log_lines import LogLine
-    from treadle.planning.judging.placed_schedules import PlacedSchedule
-    from treadle.planning.measuring.cost_models import CostModel
-    from treadle.planning.measuring.diagnosed import Diagnosis, JudgedTable, Yardstick
-    from treadle.planning.measuring.execution import RunResult, RuntimeName, SweepRow
-    from treadle.planning.measuring.referee import Referee, RefereedRow
-    from treadle.planning.measuring.simulation import SimulatedRow, SimulationOptions, SimulationRun
-    from treadle.planning.together.shared_rates import SharedRates
+    from treadle.schedulers.shared_rates import SharedRates
+    from treadle.schedulers.third_party.placed_schedules import PlacedSchedule
+    from treadle.simulation.calibration.referee import Referee, RefereedRow
+    from treadle.simulation.cost_models import CostModel
+    from treadle.simulation.simulated_plans import SimulatedRow, SimulationOptions, SimulationRun
 
 Rows = Iterator[Row | Table]
 MOST_LINKS = 64
@@ -62,7 +62,7 @@ def simulation_rows(
 ) -> Rows:
     """The cost model, the times, and what bounds the time of the last size (`path`)."""
     # here, because `run` simulates nothing
-    from treadle.planning.measuring.simulation import SliceLimit
+    from treadle.simulation.simulated_plans import SliceLimit
 
     yield from _plan_rows(plan, rates, "model")
     yield facts(algorithm=plan.algorithm)
@@ -126,7 +126,7 @@ def simulation_rows(
 
 
 def _simulated_values(one: SimulatedRow) -> dict[str, object]:
-    from treadle.planning.measuring.size_bounds import size_bound_values
+    from treadle.simulation.size_bounds.problem_bounds import size_bound_values
 
     return {
         "size_bytes": one.size_bytes,
@@ -362,7 +362,7 @@ def _judged_rows(found: Diagnosis, one: JudgedTable, rates: Rates) -> Iterator[R
 
 
 def _limit_text(one: JudgedTable, yardstick: Yardstick, rates: Rates) -> str:
-    from treadle.planning.measuring.diagnosed import IN_NETWORK, OPTIMUM, RING
+    from treadle.diagnosis.diagnosed import IN_NETWORK, OPTIMUM, RING
 
     is_part = any(other.is_whole for other in one.yardsticks)
     scope = "" if not is_part else ", all NICs" if yardstick.is_whole else ", NICs in use"

@@ -15,13 +15,13 @@ from treadle.training.training_options import Recompute
 from treadle.units import format_seconds, format_size
 
 if TYPE_CHECKING:
+    from treadle.api.execute_plan import PlanExecution
     from treadle.parallelism.evaluation.retiming import Retimed
     from treadle.parallelism.execution.run_comparison import CollectiveKey
+    from treadle.parallelism.explaining.ask_plan import ExplainedTensor
+    from treadle.parallelism.explaining.plan_changes import PlanChanges
     from treadle.parallelism.graph.model_graph import ModelGraph, ModelPart
-    from treadle.planning.parallelising.ask_plan import ExplainedTensor
-    from treadle.planning.parallelising.executing import PlanExecution
-    from treadle.planning.parallelising.parallel_result import FabricSearch, ParallelizeResult, PricedPlan
-    from treadle.planning.parallelising.plan_changes import PlanChanges
+    from treadle.parallelism.searching.parallel_result import FabricSearch, ParallelizeResult, PricedPlan
 
 Rows = Iterator[Row | Table]
 _MOST_LEFT_OUT, _MOST_PRESETS, _MOST_FAULTS, _MOST_CHANGES = 3, 8, 8, 40

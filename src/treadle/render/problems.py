@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from treadle.planning.problem import busbw_values, exact_text, model_of
+from treadle.inputs.problem import busbw_values, exact_text, model_of
 from treadle.render.names import describe_links, describe_nodes
 from treadle.render.quantities import AS_THEY_COME, Rates, busbw, counted, shortfall
 from treadle.render.rows import Row, rate_values, row
@@ -31,9 +31,9 @@ from treadle.topologies import has_switches, has_uniform_links, is_regular
 from treadle.topologies.topology import Topology
 
 if TYPE_CHECKING:
-    from treadle.planning.judging.placed_schedules import PlacedSchedule
-    from treadle.planning.solving.group_rates import AloneRate
-    from treadle.planning.together.shared_rates import SharedRates
+    from treadle.schedulers.group_rates import AloneRate
+    from treadle.schedulers.shared_rates import SharedRates
+    from treadle.schedulers.third_party.placed_schedules import PlacedSchedule
     from treadle.schedules.plan import Plan
     from treadle.schedules.schedule import Schedule
     from treadle.synthesis.alltoall import RateResult
@@ -105,7 +105,7 @@ def assumption(model: str) -> str:
 def mesh_rows(mesh: str | None, axes: str | None) -> Iterator[Row]:
     """The mesh that was given, and the groups that it makes."""
     if mesh is not None and axes is not None:
-        from treadle.planning.meshes import as_axes, as_mesh  # here, because few commands have a mesh
+        from treadle.inputs.meshes import as_axes, as_mesh  # here, because few commands have a mesh
 
         meant, over = as_mesh(mesh), list(as_axes(axes))
         groups = meant.groups(over)
@@ -238,7 +238,7 @@ def alone_text(alone: Sequence[AloneRate], rates: Rates) -> str:
 def rate_rows(found: RateResult, rates: Rates, *, is_alone: bool) -> Iterator[Row]:
     """The optimum of an all-to-all from both sides; with `is_alone` its throughput and bottleneck too."""
     # here, as few commands need the module
-    from treadle.planning.solving.alltoall import rate_summary, uniform_bandwidth
+    from treadle.schedulers.alltoall import rate_summary, uniform_bandwidth
 
     def pair(bytes_per_s: float) -> str:
         """A rate that may be a small part of a link of 1 byte/s."""

@@ -7,8 +7,7 @@ from fractions import Fraction
 from math import ceil
 from typing import TYPE_CHECKING, Any
 
-from treadle.planning.problem import busbw_values, exact_text
-from treadle.planning.together.shared_rates import shared_rates
+from treadle.inputs.problem import busbw_values, exact_text
 from treadle.render.names import describe_links
 from treadle.render.problems import (
     assumption,
@@ -32,22 +31,23 @@ from treadle.render.problems import (
 )
 from treadle.render.quantities import AS_THEY_COME, Rates, busbw, counted, shortfall
 from treadle.render.rows import Row, Table, facts, rate_values, row, values
+from treadle.schedulers.shared_rates import shared_rates
 from treadle.schedules.collective import Collective, busbw_factor
 from treadle.schedules.factored import FactoredSchedule
 from treadle.topologies.topology import Topology
 from treadle.units import format_share, format_size
 
 if TYPE_CHECKING:
-    from treadle.planning.fronts.tree_front import TreeFront
-    from treadle.planning.repairing.hardening import HardenedRow
-    from treadle.planning.repairing.repair import RepairResult
-    from treadle.planning.repairing.repair_candidates import Contest
-    from treadle.planning.sizing.size_sets import SizedChoice, SizeSet
-    from treadle.planning.solving.bounds import BoundResult
-    from treadle.planning.solving.group_rates import CutOffGroupError
-    from treadle.planning.solving.routing import RoutesResult
-    from treadle.planning.solving.solve import SolveResult
-    from treadle.planning.together.solve_jobs import JobsResult
+    from treadle.api.harden import HardenedRow
+    from treadle.api.repair import RepairResult
+    from treadle.api.routes import RoutesResult
+    from treadle.schedulers.bounds import BoundResult
+    from treadle.schedulers.group_rates import CutOffGroupError
+    from treadle.schedulers.jobs.solve_jobs import JobsResult
+    from treadle.schedulers.repairing.repair_candidates import Contest
+    from treadle.schedulers.sizes.size_sets import SizedChoice, SizeSet
+    from treadle.schedulers.solve import SolveResult
+    from treadle.schedulers.tree_front import TreeFront
     from treadle.schedules.plan import Plan, PlanEntry
     from treadle.synthesis.steps.exact import ParetoFront
 
@@ -179,7 +179,7 @@ def _size_rows(result: BoundResult, rates: Rates) -> Rows:
     if not result.at_sizes:
         return
     # here, as these modules are many
-    from treadle.planning.measuring.size_bounds import PROOF_KINDS, size_bounds_summary, size_reasons
+    from treadle.simulation.size_bounds.problem_bounds import PROOF_KINDS, size_bounds_summary, size_reasons
 
     assert result.cost_model is not None
     yield row("cost model", result.cost_model.name)
@@ -371,7 +371,7 @@ def _size_set_values(result: SizeSet) -> dict[str, object]:
 
 
 def _choice_values(one: SizedChoice) -> dict[str, object]:
-    from treadle.planning.measuring.size_bounds import size_bound_values
+    from treadle.simulation.size_bounds.problem_bounds import size_bound_values
 
     known = one.baseline_seconds is not None
     return {
@@ -393,7 +393,7 @@ def jobs_rows(
     result: JobsResult, rates: Rates = AS_THEY_COME, *, folder: object = None, explain: bool = False
 ) -> Rows:
     """The rate of each job alone and concurrently, and what limits them."""
-    from treadle.planning.together.solve_jobs import MODEL
+    from treadle.schedulers.jobs.solve_jobs import MODEL
 
     fabric = result.topology
     yield row("topology", topology_text(fabric), key=True, topology=fabric.name)

@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
 
-from treadle.planning.measuring.regression import fit_times
 from treadle.reproduction.curve_settings import AR, BEST, BEST_TOPOLOGIES, GIB, testbed_panel
 from treadle.reproduction.exhibit import Ours, told
 from treadle.reproduction.simulated_curves import measure, places, plan_of
 from treadle.schedules.steps.steps import StepSchedule
+from treadle.simulation.calibration.regression import fit_times
 
 KIB = 2**10
 _STEPS = {"ShiftedRing": lambda n: 2 * (n - 1), "ShiftedBFBRing": lambda n: 2 * (n // 2)}

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from treadle import planning
 from treadle.parallelism.capture.linear_layer import linear_layer
+from treadle.parallelism.explaining.tensor_story import Leg, TensorStory, tensor_story
 from treadle.parallelism.graph.compute_graph import TensorRef
-from treadle.planning.parallelising.tensor_story import Leg, TensorStory, tensor_story
 from treadle.reproduction.exhibit import Ours
 
 _DIMS = {"a": "rows", "b": "columns", "c": "batch", "d": "sequence"}

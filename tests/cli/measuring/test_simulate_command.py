@@ -10,7 +10,7 @@ import pytest
 
 from engines import missing_engines
 from treadle.cli.main import main
-from treadle.planning.measuring import referee
+from treadle.simulation.calibration import referee
 
 needs_simgrid = pytest.mark.skipif(
     "SimGrid" in missing_engines(), reason="needs SimGrid's smpicc and smpirun"

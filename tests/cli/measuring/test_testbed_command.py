@@ -13,12 +13,12 @@ import pytest
 from harness.json_schema_judge import faults
 from treadle.cli.main import main
 from treadle.cli.settings.json_schema import json_schema
-from treadle.planning.measuring.calibration import calibrate_rows
-from treadle.planning.measuring.emulation import testbed
-from treadle.planning.measuring.emulation.crossovers import Crossover
-from treadle.planning.measuring.emulation.network_fit import NetworkModel
-from treadle.planning.measuring.measurements import Measurement
 from treadle.schedules.collective import CollectiveKind
+from treadle.simulation.calibration.calibration import calibrate_rows
+from treadle.simulation.calibration.measurements import Measurement
+from treadle.testbed import testbed
+from treadle.testbed.crossovers import Crossover
+from treadle.testbed.network_fit import NetworkModel
 from treadle.topologies.topology import Topology
 
 

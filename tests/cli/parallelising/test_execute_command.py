@@ -11,12 +11,12 @@ import pytest
 pytest.importorskip("torch", reason="torch: not installed; pip install 'treadle[torch]'")
 
 from harness.json_schema_judge import faults
+from treadle.api import execute_plan as executing
 from treadle.cli.main import main
 from treadle.cli.settings.json_schema import json_schema
 from treadle.errors import MemoryLimitError
 from treadle.parallelism.execution.execute import RankExecutions
 from treadle.parallelism.plan.plan_json import plan_text, read_plan
-from treadle.planning.parallelising import executing
 
 MODULE = """
 import torch

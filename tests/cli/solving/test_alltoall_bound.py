@@ -10,7 +10,7 @@ import pytest
 
 from treadle import planning
 from treadle.cli.main import main
-from treadle.planning.demand_files import read_demands
+from treadle.inputs.demand_files import read_demands
 
 
 def printed(capsys: pytest.CaptureFixture[str], *arguments: str, status: int = 0) -> dict[str, Any]:

@@ -13,13 +13,13 @@ import pytest
 from harness.json_schema_judge import faults
 from treadle.cli.main import main
 from treadle.cli.settings.json_schema import json_schema
-from treadle.planning.problem import Problem, pose
-from treadle.planning.solving import bounds
-from treadle.planning.solving.group_rates import AloneRate
-from treadle.planning.together.shared_rates import SharedRates
+from treadle.inputs.problem import Problem, pose
 from treadle.render.problems import alone_text, group_rows
 from treadle.render.quantities import Rates
 from treadle.render.rows import lines
+from treadle.schedulers import bounds
+from treadle.schedulers.group_rates import AloneRate
+from treadle.schedulers.shared_rates import SharedRates
 from treadle.synthesis.trees.groups.group_optimum import GroupOptimum
 
 SPINES = "leaf_spine:4,2,gpus_per_leaf=8,oversubscription=4"

@@ -9,12 +9,12 @@ import pytest
 
 from treadle.errors import ScheduleError
 from treadle.finder.construction import expression
+from treadle.finder.designing.design_flow import AlltoallFigures
+from treadle.finder.designing.design_result import DesignResult
 from treadle.finder.searches import fresh
 from treadle.finder.searches.fresh import SearchLimit, search_now
 from treadle.finder.workload import Network, allreduce_of
 from treadle.planning import design, design_plan, verify
-from treadle.planning.designing.design_flow import AlltoallFigures
-from treadle.planning.designing.design_result import DesignResult
 from treadle.schedules.collective import CollectiveKind
 from treadle.synthesis.steps.bfb import bfb_reduce_scatter_value, bfb_value
 from treadle.topologies import parse

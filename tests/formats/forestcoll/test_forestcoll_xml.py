@@ -15,8 +15,8 @@ from treadle.formats.forestcoll.judge import judge
 from treadle.formats.forestcoll.reader import parse_forestcoll_xml
 from treadle.formats.forestcoll.traffic import trees
 from treadle.formats.judgement import Planned, Terms
-from treadle.planning.judging.placed_schedules import place_schedule
-from treadle.planning.problem import pose
+from treadle.inputs.problem import pose
+from treadle.schedulers.third_party.placed_schedules import place_schedule
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.schedules.plan import Plan, PlanEntry
 from treadle.schedules.trees.forest import Direction, ForestSchedule, TreeSpec, forest_from_trees

@@ -9,7 +9,7 @@ import pytest
 
 from samples.toml_text import toml_text
 from treadle.errors import FormatError
-from treadle.planning.building.build_prices import BuildPrices, parse_prices
+from treadle.finder.building.build_prices import BuildPrices, parse_prices
 
 OWN = BuildPrices(
     source="quote",

@@ -15,18 +15,18 @@ import treadle
 from harness.summaries import cabling_summary, check_summary, rivalry_summary
 from treadle.context import TimeLimitError, context
 from treadle.errors import FormatError, TopologyError, TreadleError
-from treadle.planning.building import built_fabric
-from treadle.planning.building.build_prices import BuildPrices
-from treadle.planning.building.built_fabric import as_box, as_floor, as_prices
-from treadle.planning.building.cabling_check import (
+from treadle.finder.building import built_fabric
+from treadle.finder.building.build_prices import BuildPrices
+from treadle.finder.building.built_fabric import as_box, as_floor, as_prices
+from treadle.finder.building.cabling_check import (
     CableFault,
     CablingReport,
     PlugAction,
     Replugging,
 )
-from treadle.planning.building.floor import Floor, Rack
-from treadle.planning.building.optical_planes import OpticalBox
-from treadle.planning.building.placement import (
+from treadle.finder.building.floor import Floor, Rack
+from treadle.finder.building.optical_planes import OpticalBox
+from treadle.finder.building.placement import (
     Objective,
     RackPlacement,
     _rack_prices,
@@ -35,7 +35,7 @@ from treadle.planning.building.placement import (
     cable_totals,
     placed_in_order,
 )
-from treadle.planning.building.rivals import (
+from treadle.finder.building.rivals import (
     RivalRow,
     Rivalry,
     _sides,

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 import treadle
-from treadle.planning.building.build_prices import BuildPrices
-from treadle.planning.building.cable_sheet import CableSheet, cable_sheet
-from treadle.planning.building.floor import Floor, Rack
-from treadle.planning.building.optical_planes import OpticalBox
-from treadle.planning.building.placement import RackPlacement, cable_metres, cable_totals
+from treadle.finder.building.build_prices import BuildPrices
+from treadle.finder.building.cable_sheet import CableSheet, cable_sheet
+from treadle.finder.building.floor import Floor, Rack
+from treadle.finder.building.optical_planes import OpticalBox
+from treadle.finder.building.placement import RackPlacement, cable_metres, cable_totals
 from treadle.topologies import Topology, TopologyBuilder
 
 RACKS = (

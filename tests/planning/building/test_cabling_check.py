@@ -10,9 +10,9 @@ import pytest
 
 import treadle
 from treadle.errors import FormatError
-from treadle.planning.building import observed_cables
-from treadle.planning.building.cabling_check import PlugAction, check_cabling
-from treadle.planning.building.observed_cables import read_cables
+from treadle.finder.building import observed_cables
+from treadle.finder.building.cabling_check import PlugAction, check_cabling
+from treadle.finder.building.observed_cables import read_cables
 
 HEAD = "from_node,from_port,to_node,to_port"
 Pair = tuple[str, str]

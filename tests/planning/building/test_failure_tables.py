@@ -11,14 +11,14 @@ import treadle
 from harness.summaries import resilience_summary
 from treadle.context import TimeLimitError
 from treadle.errors import FormatError, TopologyError, TreadleError
-from treadle.planning import parse_amounts
-from treadle.planning.building.resilience import (
+from treadle.finder.building.resilience import (
     CableHarm,
     FailureLevel,
     ResilienceResult,
     _count,
     resilience,
 )
+from treadle.planning import parse_amounts
 from treadle.topologies import TopologyBuilder, parse
 
 
@@ -132,7 +132,7 @@ def test_alike_cables_in_parallel_are_judged_once(monkeypatch: pytest.MonkeyPatc
         asked.append(fabric.name)
         return treadle.bound(fabric, *words, **options)
 
-    monkeypatch.setattr("treadle.planning.building.resilience.bound", counted)
+    monkeypatch.setattr("treadle.finder.building.resilience.bound", counted)
     resilience("with_parallel_links(complete(3), 4)", cables=1, samples=30, seed=1, collectives=["allgather"])
     assert len(asked) == 4  # the whole, and one for each of three pairs of nodes
 

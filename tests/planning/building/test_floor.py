@@ -9,8 +9,8 @@ import pytest
 
 from samples.toml_text import toml_text
 from treadle.errors import FormatError
-from treadle.planning.building import floor as floors
-from treadle.planning.building.floor import MAX_RACKS, Floor, Rack, parse_floor, rack_distances
+from treadle.finder.building import floor as floors
+from treadle.finder.building.floor import MAX_RACKS, Floor, Rack, parse_floor, rack_distances
 
 
 def floor_of(tables: dict[str, Any]) -> Floor:

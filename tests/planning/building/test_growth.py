@@ -12,8 +12,8 @@ import pytest
 
 import treadle
 from treadle.errors import FormatError, InfeasibleError
+from treadle.finder.building.growth import GrowthPlan, _stays_connected, grow
 from treadle.finder.cabling import cables
-from treadle.planning.building.growth import GrowthPlan, _stays_connected, grow
 from treadle.topologies import parse
 
 

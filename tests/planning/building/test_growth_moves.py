@@ -13,10 +13,9 @@ import pytest
 
 from harness.summaries import growth_summary, rewiring_summary
 from treadle.errors import FormatError, InfeasibleError
-from treadle.finder.cabling import Cable, cables
-from treadle.planning.building import growth, rewiring
-from treadle.planning.building.growth import _lone, _new_names, _Search, grow
-from treadle.planning.building.rewiring import (
+from treadle.finder.building import growth, rewiring
+from treadle.finder.building.growth import _lone, _new_names, _Search, grow
+from treadle.finder.building.rewiring import (
     CrossConnect,
     _changes,
     _ends,
@@ -24,6 +23,7 @@ from treadle.planning.building.rewiring import (
     _port,
     reconfigure,
 )
+from treadle.finder.cabling import Cable, cables
 from treadle.synthesis.steps.bfb import bfb_reduce_scatter_value, bfb_value
 from treadle.topologies import Topology, TopologyBuilder, parse
 from treadle.topologies.catalogue.direct import from_arcs

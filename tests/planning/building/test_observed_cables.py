@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from treadle.errors import FormatError
-from treadle.planning.building.observed_cables import (
+from treadle.finder.building.observed_cables import (
     MAX_CABLES,
     MAX_FILE_BYTES,
     SeenCable,

@@ -13,9 +13,9 @@ import pytest
 
 import treadle
 from treadle.errors import FormatError, InfeasibleError
+from treadle.finder.building import optical_planes
+from treadle.finder.building.optical_planes import OpticalBox, _colours, _parts, parse_box, share_among
 from treadle.finder.cabling import Cable, cables
-from treadle.planning.building import optical_planes
-from treadle.planning.building.optical_planes import OpticalBox, _colours, _parts, parse_box, share_among
 from treadle.topologies import parse
 
 FABRICS = (

@@ -15,15 +15,15 @@ import pytest
 
 import treadle
 from treadle.errors import FormatError
-from treadle.finder.cabling import cables
-from treadle.planning.building.floor import Floor, load_floor
-from treadle.planning.building.placement import (
+from treadle.finder.building.floor import Floor, load_floor
+from treadle.finder.building.placement import (
     Objective,
     RackPlacement,
     cable_totals,
     place_nodes,
     placed_in_order,
 )
+from treadle.finder.cabling import cables
 from treadle.topologies import Topology, parse
 
 FLOOR = Floor(per_row=2)

@@ -10,9 +10,9 @@ import pytest
 
 import treadle
 from treadle.errors import FormatError, TopologyError, TreadleError
+from treadle.finder.building.resilience import resilience
 from treadle.math.symmetry import join_orbits
 from treadle.planning import parse_amounts
-from treadle.planning.building.resilience import resilience
 from treadle.topologies import parse
 
 

@@ -11,8 +11,8 @@ import networkx
 import pytest
 
 from treadle.errors import InfeasibleError
+from treadle.finder.building.rewiring import RewiringPlan, reconfigure
 from treadle.finder.cabling import cables
-from treadle.planning.building.rewiring import RewiringPlan, reconfigure
 from treadle.topologies import Topology, parse, with_links
 
 

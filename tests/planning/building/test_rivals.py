@@ -10,21 +10,21 @@ import pytest
 
 import treadle
 from treadle.errors import FormatError
-from treadle.finder.cabling import cables
-from treadle.planning import rivals
-from treadle.planning.building.build_prices import BuildPrices, load_prices
-from treadle.planning.building.cable_sheet import cable_sheet
-from treadle.planning.building.floor import Floor
-from treadle.planning.building.optical_planes import OpticalBox
-from treadle.planning.building.placement import cable_metres, place_nodes
-from treadle.planning.building.rivals import (
+from treadle.finder.building.build_prices import BuildPrices, load_prices
+from treadle.finder.building.cable_sheet import cable_sheet
+from treadle.finder.building.floor import Floor
+from treadle.finder.building.optical_planes import OpticalBox
+from treadle.finder.building.placement import cable_metres, place_nodes
+from treadle.finder.building.rivals import (
     RivalRow,
     _switched,
     _through_boxes,
     nearest_names,
     switched_names,
 )
-from treadle.planning.designing.fabric import describe_fabric
+from treadle.finder.cabling import cables
+from treadle.finder.designing.fabric import describe_fabric
+from treadle.planning import rivals
 from treadle.topologies import parse
 
 

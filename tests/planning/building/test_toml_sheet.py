@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from treadle.errors import FormatError
-from treadle.planning.building import toml_sheet
-from treadle.planning.building.toml_sheet import Length, Price, check_line, exact, metres, read_sheet
+from treadle.finder.building import toml_sheet
+from treadle.finder.building.toml_sheet import Length, Price, check_line, exact, metres, read_sheet
 from treadle.typed_files import Table, read_value
 
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from treadle.finder.construction import Base, ScheduleMethod
+from treadle.finder.designing import design_flow
+from treadle.finder.designing.candidates import named_option
 from treadle.finder.measure import Option
 from treadle.finder.workload import Call, Exchange, Workload
-from treadle.planning.designing import design_flow
-from treadle.planning.designing.candidates import named_option
 
 
 def test_neighbours_without_a_flow(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,15 +12,15 @@ import pytest
 
 from treadle.errors import ScheduleError, TopologyError
 from treadle.finder.construction import expression, notation
+from treadle.finder.designing import design as design_module
+from treadle.finder.designing import hybrids
+from treadle.finder.designing.candidates import named_option
+from treadle.finder.designing.design_result import DesignResult, DesignRow
+from treadle.finder.designing.placements import PricedFabric
 from treadle.finder.evaluate import GroupFigures
 from treadle.finder.measure import FlowRate, Option
 from treadle.finder.workload import Call, Exchange, Network, Workload
 from treadle.planning import design
-from treadle.planning.designing import design as design_module
-from treadle.planning.designing import hybrids
-from treadle.planning.designing.candidates import named_option
-from treadle.planning.designing.design_result import DesignResult, DesignRow
-from treadle.planning.designing.placements import PricedFabric
 from treadle.schedules.collective import CollectiveKind
 from treadle.topologies import dump_topology, parse
 

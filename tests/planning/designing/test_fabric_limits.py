@@ -7,8 +7,8 @@ from fractions import Fraction
 import pytest
 
 from harness.summaries import fabric_summary
+from treadle.finder.designing.fabric_values import DistanceFacts
 from treadle.planning import FactLimits, describe_fabric
-from treadle.planning.designing.fabric_values import DistanceFacts
 from treadle.topologies import Topology, TopologyBuilder, parse
 
 

@@ -7,11 +7,11 @@ from fractions import Fraction
 import pytest
 
 from treadle.errors import InfeasibleError
+from treadle.finder.designing.design_flow import AlltoallFigures
+from treadle.finder.designing.design_result import DesignResult
+from treadle.finder.designing.hybrids import mesh_sizes
 from treadle.finder.workload import Call, Exchange, Network, Workload
 from treadle.planning import bound, design, design_plan
-from treadle.planning.designing.design_flow import AlltoallFigures
-from treadle.planning.designing.design_result import DesignResult
-from treadle.planning.designing.hybrids import mesh_sizes
 from treadle.schedules.collective import CollectiveKind
 from treadle.topologies import parse
 

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from treadle.finder.construction import expression
+from treadle.finder.designing.candidates import named_option
+from treadle.finder.designing.design_flow import AlltoallFigures
+from treadle.finder.designing.design_result import DesignResult
+from treadle.finder.designing.kept_graphs import _is_graph, keep_graphs, kept_graphs
 from treadle.finder.searches.fresh import SearchLimit
 from treadle.finder.workload import Network, allreduce_of
 from treadle.planning import design
-from treadle.planning.designing.candidates import named_option
-from treadle.planning.designing.design_flow import AlltoallFigures
-from treadle.planning.designing.design_result import DesignResult
-from treadle.planning.designing.kept_graphs import _is_graph, keep_graphs, kept_graphs
 
 
 def designed(cache: Path, search: int | None = None, *, use_cache: bool = True) -> DesignResult:

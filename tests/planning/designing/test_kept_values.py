@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from treadle import __version__
+from treadle.finder.designing import design_flow, store
+from treadle.finder.designing.candidates import named_option
+from treadle.finder.designing.design_flow import FLOW_GAP, with_flow
 from treadle.finder.measure import Option
 from treadle.planning import solve
-from treadle.planning.designing import design_flow, store
-from treadle.planning.designing.candidates import named_option
-from treadle.planning.designing.design_flow import FLOW_GAP, with_flow
 from treadle.schedules.plan import Plan
 
 OLD = 1_000_000_000

@@ -10,14 +10,14 @@ from typing import Any, cast
 import pytest
 
 from treadle.errors import InfeasibleError, TopologyError
+from treadle.finder.designing import candidates, hybrids, workload_costs
+from treadle.finder.designing.candidates import check_pairs, improving, named_option
+from treadle.finder.designing.design_limits import design_limits
+from treadle.finder.designing.known_fabrics import KnownFabric, is_beaten, known_fabrics
+from treadle.finder.designing.placements import PlacementPace, placement_sheet, rank_groups
 from treadle.finder.evaluate import GroupFigures
 from treadle.finder.measure import LARGEST_MEASURED, Option
 from treadle.finder.workload import Call, Exchange, Network, Workload
-from treadle.planning.designing import candidates, hybrids, workload_costs
-from treadle.planning.designing.candidates import check_pairs, improving, named_option
-from treadle.planning.designing.design_limits import design_limits
-from treadle.planning.designing.known_fabrics import KnownFabric, is_beaten, known_fabrics
-from treadle.planning.designing.placements import PlacementPace, placement_sheet, rank_groups
 from treadle.topologies import parse
 
 GATHER, SCATTER = Exchange.ALLGATHER, Exchange.REDUCE_SCATTER
@@ -280,7 +280,7 @@ def test_known_fabrics_beside_a_design() -> None:
     ],
 )
 def test_direct_fabrics_that_people_know(nodes: int, degree: int, names: list[str]) -> None:
-    from treadle.planning.designing.known_fabrics import _direct_names
+    from treadle.finder.designing.known_fabrics import _direct_names
 
     found = [
         name.partition("(")[0] if name.startswith(("torus", "dragonfly")) else name

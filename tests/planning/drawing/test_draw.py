@@ -12,14 +12,14 @@ import pytest
 from lxml import etree
 
 from treadle import planning
+from treadle.drawing.draw import draw, painting_of
+from treadle.drawing.plan_loads import busy_links
+from treadle.drawing.tree_hops import hops_of
 from treadle.errors import FormatError, ScheduleError
-from treadle.planning.drawing.draw import draw, painting_of
-from treadle.planning.drawing.plan_loads import busy_links
-from treadle.planning.drawing.tree_hops import hops_of
-from treadle.planning.measuring.congestion import link_loads
-from treadle.planning.problem import resolve_topology
+from treadle.inputs.problem import resolve_topology
 from treadle.schedules.plan import Plan
 from treadle.schedules.plan_files.archive import save_plan
+from treadle.simulation.congestion import link_loads
 from treadle.topologies.topology import TopologyBuilder
 
 

@@ -9,12 +9,12 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
+from treadle.drawing import draw as draw_module
+from treadle.drawing import tree_hops
+from treadle.drawing.draw import check_picture_name, smaller_side
+from treadle.drawing.notebook_picture import picture_of
+from treadle.drawing.tree_hops import tree_depths
 from treadle.errors import FormatError
-from treadle.planning.drawing import draw as draw_module
-from treadle.planning.drawing import tree_hops
-from treadle.planning.drawing.draw import check_picture_name, smaller_side
-from treadle.planning.drawing.notebook_picture import picture_of
-from treadle.planning.drawing.tree_hops import tree_depths
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.trees.forest import Direction
 from treadle.schedules.witness import CutWitness
@@ -177,7 +177,7 @@ def test_titles_of_fabrics() -> None:
 
 def test_notebooks_draw_fabrics_up_to_a_size(monkeypatch: pytest.MonkeyPatch) -> None:
     ring = parse("ring(4)")
-    monkeypatch.setattr("treadle.planning.drawing.notebook_picture._MOST_NODES", 4)
+    monkeypatch.setattr("treadle.drawing.notebook_picture._MOST_NODES", 4)
     assert picture_of(ring).startswith(b"<svg")
     assert picture_of(SimpleNamespace(fabric_to_draw=lambda: ring)) == picture_of(ring)
     assert picture_of(SimpleNamespace(fabric_to_draw=lambda: None)) == b""

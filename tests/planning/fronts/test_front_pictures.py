@@ -12,11 +12,11 @@ from harness.summaries import tree_front_summary
 
 pytest.importorskip("matplotlib", reason="matplotlib: not installed; pip install 'treadle[plot]'")
 
+from treadle.drawing import comparison_picture, front_picture
 from treadle.errors import ScheduleError
-from treadle.planning.fronts import comparison_picture, front_picture
-from treadle.planning.fronts.tree_front import TreeFront, TreePoint, _undominated
-from treadle.planning.training import step_picture
+from treadle.schedulers.tree_front import TreeFront, TreePoint, _undominated
 from treadle.schedules.collective import CollectiveKind
+from treadle.training import step_picture
 from treadle.training.timeline.task import COMPUTE_STREAM, Category, Task
 from treadle.training.timeline.timeline import Timeline
 

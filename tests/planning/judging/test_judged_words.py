@@ -13,20 +13,20 @@ import pytest
 
 from treadle import planning
 from treadle.errors import FormatError, ScheduleError, TreadleError
+from treadle.inputs import texts
+from treadle.inputs.texts import read_text, told_name, verify_text
+from treadle.inputs.verification import _notes, part_that_is_known
 from treadle.planning import UnverifiedPlanError, place_schedule, pose, program_of, solve, verify
-from treadle.planning.judging import texts
-from treadle.planning.judging.placed_schedules import (
+from treadle.program.program import OperationKind
+from treadle.schedulers.third_party.placed_schedules import (
     _has_equal_parts,
     _refused,
     _told_apart,
     place_schedules,
     violation_text,
 )
-from treadle.planning.judging.point_to_point import Shortfall, _loads, shortfall
-from treadle.planning.judging.texts import read_text, told_name, verify_text
-from treadle.planning.judging.verification import _notes, part_that_is_known
-from treadle.program.program import OperationKind
 from treadle.schedules.alltoall.demands import Demands
+from treadle.simulation.point_to_point import Shortfall, _loads, shortfall
 from treadle.topologies import TopologyBuilder, parse, topology_hash
 from treadle.verification.violations import ViolationKind
 

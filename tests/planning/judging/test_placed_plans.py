@@ -9,8 +9,8 @@ import pytest
 
 from treadle import planning
 from treadle.errors import ScheduleError
-from treadle.planning.judging.placed_schedules import place_schedule
-from treadle.planning.problem import pose
+from treadle.inputs.problem import pose
+from treadle.schedulers.third_party.placed_schedules import place_schedule
 from treadle.schedules.plan import Plan, PlanEntry, serving
 from treadle.schedules.steps.steps import StepSchedule
 from treadle.topologies import parse

@@ -16,17 +16,17 @@ from samples.foreign import foreign_files
 from treadle import planning
 from treadle.errors import FormatError, ScheduleError, TreadleError
 from treadle.formats.schedule_source import schedule_sources
-from treadle.planning.judging.placed_schedules import (
+from treadle.inputs.problem import pose
+from treadle.program.program import Buffer, OperationKind
+from treadle.schedulers.third_party.placed_schedules import (
     PlacedSchedule,
     place_file,
     place_schedule,
     violation_text,
 )
-from treadle.planning.measuring.congestion import congestion, link_loads
-from treadle.planning.measuring.simulation import simulate
-from treadle.planning.problem import pose
-from treadle.program.program import Buffer, OperationKind
 from treadle.schedules.plan_files.archive import save_plan
+from treadle.simulation.congestion import congestion, link_loads
+from treadle.simulation.simulated_plans import simulate
 from treadle.topologies import TopologyBuilder
 from treadle.topologies.topology import Topology
 

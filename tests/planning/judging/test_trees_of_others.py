@@ -7,9 +7,9 @@ from itertools import pairwise
 
 import pytest
 
-from treadle.planning.judging.foreign_trees import forest_of_trees
-from treadle.planning.problem import Problem, pose
+from treadle.inputs.problem import Problem, pose
 from treadle.program.foreign.traffic import NamedTree, NamedTrees
+from treadle.schedulers.third_party.foreign_trees import forest_of_trees
 from treadle.schedules.trees.forest import ForestSchedule
 from treadle.topologies import Topology, TopologyBuilder
 from treadle.verification.schedules import verify

@@ -11,7 +11,7 @@ import pytest
 import places
 from treadle.cli.main import main
 from treadle.errors import FormatError
-from treadle.planning.judging.texts import read_text, verify_text
+from treadle.inputs.texts import read_text, verify_text
 
 GOLDEN = places.GOLDEN
 SAMPLES = places.FOREIGN_SAMPLES

@@ -10,17 +10,17 @@ from scipy import stats
 
 from treadle.cli.main import main
 from treadle.errors import FormatError, ScheduleError
-from treadle.planning.measuring import measurements
-from treadle.planning.measuring.calibration import (
+from treadle.schedules.collective import CollectiveKind
+from treadle.simulation.calibration import measurements
+from treadle.simulation.calibration.calibration import (
     ALPHA,
     EPSILON,
     INVERSE_BANDWIDTH,
     calibrate,
     calibrate_rows,
 )
-from treadle.planning.measuring.measurements import Measurement, read_measurements
-from treadle.planning.measuring.regression import fit_times, student_t
-from treadle.schedules.collective import CollectiveKind
+from treadle.simulation.calibration.measurements import Measurement, read_measurements
+from treadle.simulation.calibration.regression import fit_times, student_t
 from treadle.topologies.files import load_topology
 
 SIZES = [2**power for power in range(10, 31, 2)]

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from treadle.planning import congestion, program_of, solve
-from treadle.planning.measuring.congestion import Congestion, algbw_of_program, link_loads
 from treadle.program.program import OperationKind, Program
+from treadle.simulation.congestion import Congestion, algbw_of_program, link_loads
 from treadle.topologies import Topology, TopologyBuilder
 
 

@@ -12,10 +12,10 @@ import pytest
 
 from treadle.errors import ScheduleError
 from treadle.planning import Sweep, fit_cost_model, solve
-from treadle.planning.measuring import cost_fit
-from treadle.planning.measuring.cost_fit import _Best, _Figures, _slopes, _step, _told, _weights
-from treadle.planning.measuring.measurements import Measurement
 from treadle.program.operation_lists import OperationKind
+from treadle.simulation.calibration import cost_fit
+from treadle.simulation.calibration.cost_fit import _Best, _Figures, _slopes, _step, _told, _weights
+from treadle.simulation.calibration.measurements import Measurement
 from treadle.simulation.costs.cost_model import ClassCost, LinkClass
 from treadle.simulation.costs.link_classes import CLASSES
 

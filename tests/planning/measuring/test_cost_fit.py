@@ -14,8 +14,8 @@ from treadle import planning
 from treadle.cli.main import main
 from treadle.errors import ScheduleError
 from treadle.planning import ClassCost, CostModel, Protocol, Sweep, fit_cost_model
-from treadle.planning.measuring.cost_fit import mean_error, predict_times
-from treadle.planning.measuring.measurements import Measurement
+from treadle.simulation.calibration.cost_fit import mean_error, predict_times
+from treadle.simulation.calibration.measurements import Measurement
 
 FABRIC = "dgx_a100_flat(2, 2)"
 SIZES = [2**power for power in range(12, 29, 2)]

@@ -7,8 +7,8 @@ from fractions import Fraction
 
 import pytest
 
-from treadle.planning.measuring.cost_fit import CostFit, FittedPoint, errors_by_sweep, mean_error
-from treadle.planning.measuring.cost_fit_summary import cost_fit_lines, cost_fit_summary
+from treadle.simulation.calibration.cost_fit import CostFit, FittedPoint, errors_by_sweep, mean_error
+from treadle.simulation.calibration.cost_fit_summary import cost_fit_lines, cost_fit_summary
 from treadle.simulation.costs.cost_model import ClassCost, CostModel, Protocol
 from treadle.simulation.costs.cost_model_file import cost_model_to_json
 

@@ -7,11 +7,11 @@ from fractions import Fraction
 import pytest
 
 from treadle.errors import ScheduleError
-from treadle.planning.measuring.lane_costs import DEFAULT_LANE_MODEL, lane_costs
 from treadle.runtime.device.lane_program import DeviceProtocol
 from treadle.runtime.device.lane_sizes import ProtocolCosts
 from treadle.simulation.costs.cost_model import ClassCost, CostModel, Protocol
 from treadle.simulation.costs.cost_presets import cost_presets
+from treadle.simulation.lane_costs import DEFAULT_LANE_MODEL, lane_costs
 
 FAR = ClassCost(1, 2, 3, Fraction(1, 7))
 

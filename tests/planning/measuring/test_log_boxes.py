@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
+from treadle.diagnosis import log_fabric
 from treadle.diagnosis.log import Log, SystemTree
-from treadle.errors import FormatError
-from treadle.planning.measuring import log_fabric
-from treadle.planning.measuring.log_fabric import (
+from treadle.diagnosis.log_fabric import (
     FORMAT,
     _completed,
     _count,
@@ -20,6 +19,7 @@ from treadle.planning.measuring.log_fabric import (
     _several,
     _tree,
 )
+from treadle.errors import FormatError
 from treadle.refusal import Refusal
 from treadle.topologies.readers.imported import ImportOptions
 

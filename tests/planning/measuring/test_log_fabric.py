@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from samples.logs.nccl_logs import curve, info, ranks, system_tree, table
-from treadle.planning.measuring.diagnose import diagnose
-from treadle.planning.measuring.diagnosed import Diagnosis
-from treadle.planning.measuring.yardstick_words import BindingPlace
+from treadle.diagnosis.diagnose import diagnose
+from treadle.diagnosis.diagnosed import Diagnosis
+from treadle.diagnosis.yardstick_words import BindingPlace
 from treadle.schedules.collective import CollectiveKind
 from treadle.topologies import dgx1_v100
 

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from treadle.errors import FormatError
-from treadle.planning.measuring import measurements
-from treadle.planning.measuring.calibration import (
+from treadle.schedules.collective import CollectiveKind
+from treadle.simulation.calibration import measurements
+from treadle.simulation.calibration.calibration import (
     ALPHA,
     EPSILON,
     INVERSE_BANDWIDTH,
@@ -21,7 +22,7 @@ from treadle.planning.measuring.calibration import (
     calibration_lines,
     calibration_summary,
 )
-from treadle.planning.measuring.measurements import (
+from treadle.simulation.calibration.measurements import (
     MAX_FILE_BYTES,
     MAX_RANKS,
     MAX_ROWS,
@@ -31,8 +32,7 @@ from treadle.planning.measuring.measurements import (
     _number,
     read_measurements,
 )
-from treadle.planning.measuring.regression import Estimate, LinearFit
-from treadle.schedules.collective import CollectiveKind
+from treadle.simulation.calibration.regression import Estimate, LinearFit
 
 
 def read(folder: Path, text: Any, **words: Any) -> list[tuple[int, float, float | None]]:

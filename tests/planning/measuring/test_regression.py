@@ -8,7 +8,7 @@ from statistics import NormalDist
 import pytest
 
 from treadle.errors import ScheduleError
-from treadle.planning.measuring.regression import CONFIDENCE, Estimate, LinearFit, fit_times, student_t
+from treadle.simulation.calibration.regression import CONFIDENCE, Estimate, LinearFit, fit_times, student_t
 
 
 @pytest.mark.parametrize(("freedom", "confidence"), [(3, 0.9), (4, 0.95), (7, 0.99), (11, 0.5)])

@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 
 from treadle import planning
+from treadle.api import run as execution
+from treadle.api.run import RunResult, _after, _check_device_options, _check_memory
 from treadle.errors import FormatError, MemoryLimitError, ScheduleError
 from treadle.planning import RuntimeName, pose, run, simulate, solve
-from treadle.planning.measuring import execution
-from treadle.planning.measuring.execution import RunResult, _after, _check_device_options, _check_memory
-from treadle.planning.measuring.referee import _MOST_BYTES, RefereedRow
-from treadle.planning.measuring.simulation import SimulatedSubject, SimulationRun, _formula, _row
 from treadle.runtime.measured_sizes import SweepRow
+from treadle.simulation.calibration.referee import _MOST_BYTES, RefereedRow
 from treadle.simulation.costs.cost_model import ClassCost, Protocol
+from treadle.simulation.simulated_plans import SimulatedSubject, SimulationRun, _formula, _row
 from treadle.simulation.simulation_options import SimulationOptions
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from samples.plan_sets import plan_set
+from treadle.api import run as execution
 from treadle.planning import RuntimeName, run
-from treadle.planning.measuring import execution
 from treadle.program.any_schedule import lower_groups
 
 

@@ -7,7 +7,12 @@ from typing import Any
 
 import pytest
 
-from treadle.planning.measuring.size_bounds import (
+from treadle.inputs.problem import pose
+from treadle.schedulers.bounds import find_bound
+from treadle.schedules.witness import CutWitness
+from treadle.simulation.costs.cost_model import ClassCost, CostModel, Protocol
+from treadle.simulation.simulation_options import SimulationOptions
+from treadle.simulation.size_bounds.problem_bounds import (
     PROOF_KINDS,
     _set_words,
     size_bound_values,
@@ -15,11 +20,6 @@ from treadle.planning.measuring.size_bounds import (
     size_bounds_summary,
     size_reasons,
 )
-from treadle.planning.problem import pose
-from treadle.planning.solving.bounds import find_bound
-from treadle.schedules.witness import CutWitness
-from treadle.simulation.costs.cost_model import ClassCost, CostModel, Protocol
-from treadle.simulation.simulation_options import SimulationOptions
 from treadle.simulation.size_bounds.size_witness import (
     CrossingWitness,
     DirectWitness,

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from treadle.planning.measuring.diagnose import _above, _is_low
-from treadle.planning.measuring.diagnosed import Yardstick
-from treadle.planning.measuring.yardstick_words import BindingPlace, pcie_limit, place_of
-from treadle.planning.measuring.yardsticks import (
+from treadle.diagnosis.diagnose import _above, _is_low
+from treadle.diagnosis.diagnosed import Yardstick
+from treadle.diagnosis.yardstick_words import BindingPlace, pcie_limit, place_of
+from treadle.diagnosis.yardsticks import (
     Limit,
     _between_boxes,
     _cut,

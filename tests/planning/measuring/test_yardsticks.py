@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from samples.logs.gpu_boxes import GB, lone_gpus, nvswitch_boxes, v100_boxes
-from treadle.planning.measuring.yardstick_words import BindingPlace, pcie_limit, place_of
-from treadle.planning.measuring.yardsticks import (
+from treadle.diagnosis.yardstick_words import BindingPlace, pcie_limit, place_of
+from treadle.diagnosis.yardsticks import (
     has_fast_links,
     least_cut,
     least_nics,

@@ -9,11 +9,11 @@ import pytest
 from tests.parallelism.plan.small_models import small_model
 
 from treadle.parallelism.problem.refining import JoinedCosts, refined
-from treadle.planning.parallelising.mesh_choices import joined_meshes
-from treadle.planning.parallelising.mesh_search import Look
-from treadle.planning.parallelising.parallel_options import parallel_request
-from treadle.planning.parallelising.plan_search import PlanSearch
-from treadle.planning.parallelising.posed_mesh import MeshFound, PosedMesh
+from treadle.parallelism.searching.mesh_choices import joined_meshes
+from treadle.parallelism.searching.mesh_search import Look
+from treadle.parallelism.searching.parallel_options import parallel_request
+from treadle.parallelism.searching.plan_search import PlanSearch
+from treadle.parallelism.searching.posed_mesh import MeshFound, PosedMesh
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.mesh import Mesh
 from treadle.training.costs import AlphaBetaCosts

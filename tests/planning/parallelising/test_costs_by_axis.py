@@ -9,10 +9,10 @@ from typing import Any, cast
 import pytest
 
 from treadle.errors import InfeasibleError
+from treadle.parallelism.searching.fabric_matrix import fabric_matrix
+from treadle.parallelism.searching.isolated_costs import IsolatedCosts
+from treadle.parallelism.searching.large_costs import LargeCosts, costs_of_any_size, has_equal_pairs
 from treadle.planning import step_costs
-from treadle.planning.parallelising.fabric_matrix import fabric_matrix
-from treadle.planning.parallelising.isolated_costs import IsolatedCosts
-from treadle.planning.parallelising.large_costs import LargeCosts, costs_of_any_size, has_equal_pairs
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.mesh import Mesh
 from treadle.topologies import parse

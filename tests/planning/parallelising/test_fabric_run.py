@@ -11,16 +11,16 @@ from typing import Any, cast
 import pytest
 
 from treadle.errors import InfeasibleError
+from treadle.inputs.problem import resolve_topology
+from treadle.parallelism.graph.graph_argument import as_model_graph
 from treadle.parallelism.plan.parallel_plan import ParallelPlan
 from treadle.parallelism.search.branching import SearchEffort
-from treadle.planning.parallelising.fabric_run import FabricRun
-from treadle.planning.parallelising.graph_argument import as_model_graph
-from treadle.planning.parallelising.mesh_search import Look
-from treadle.planning.parallelising.parallel_options import parallel_request
-from treadle.planning.parallelising.parallel_result import PricedPlan
-from treadle.planning.parallelising.plan_search import PlanSearch
-from treadle.planning.parallelising.posed_mesh import MeshFound
-from treadle.planning.problem import resolve_topology
+from treadle.parallelism.searching.fabric_run import FabricRun
+from treadle.parallelism.searching.mesh_search import Look
+from treadle.parallelism.searching.parallel_options import parallel_request
+from treadle.parallelism.searching.parallel_result import PricedPlan
+from treadle.parallelism.searching.plan_search import PlanSearch
+from treadle.parallelism.searching.posed_mesh import MeshFound
 from treadle.schedules.mesh import Mesh
 from treadle.topologies.catalogue.graphs import ring
 

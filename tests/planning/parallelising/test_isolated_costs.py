@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from treadle.parallelism.searching.isolated_costs import IsolatedCosts
 from treadle.planning import step_costs
-from treadle.planning.parallelising.isolated_costs import IsolatedCosts
 from treadle.schedules.collective import CollectiveKind
 
 SIZE = 2**28

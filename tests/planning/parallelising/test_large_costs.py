@@ -7,8 +7,8 @@ from math import inf
 import pytest
 
 from treadle.errors import ScheduleError
+from treadle.parallelism.searching.large_costs import LargeCosts, costs_of_any_size, has_equal_pairs
 from treadle.planning import step_costs
-from treadle.planning.parallelising.large_costs import LargeCosts, costs_of_any_size, has_equal_pairs
 from treadle.schedules.collective import CollectiveKind
 from treadle.topologies import parse, without_failures
 

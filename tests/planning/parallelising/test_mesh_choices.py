@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import combinations
 
-from treadle.planning.parallelising.mesh_choices import coarse_meshes, finer_meshes, joined_meshes
+from treadle.parallelism.searching.mesh_choices import coarse_meshes, finer_meshes, joined_meshes
 from treadle.schedules.mesh import Mesh
 
 

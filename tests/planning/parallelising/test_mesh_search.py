@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from treadle.context import Context, under
 from treadle.errors import InfeasibleError
-from treadle.planning.parallelising.mesh_choices import coarse_meshes
-from treadle.planning.parallelising.mesh_search import Look, MeshSearch, search_meshes
+from treadle.parallelism.searching.mesh_choices import coarse_meshes
+from treadle.parallelism.searching.mesh_search import Look, MeshSearch, search_meshes
 from treadle.schedules.mesh import Mesh
 
 

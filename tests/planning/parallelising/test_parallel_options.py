@@ -13,19 +13,19 @@ import pytest
 from tests.parallelism.plan.small_models import small_model
 
 from treadle import parallelize
+from treadle.api import execute_plan as executing
 from treadle.errors import FormatError, MemoryLimitError
+from treadle.parallelism.graph.graph_argument import as_model_graph
 from treadle.parallelism.graph.model_graph import model_to_json
 from treadle.parallelism.search.minimax import Overlap
-from treadle.planning.parallelising import executing
-from treadle.planning.parallelising.graph_argument import as_model_graph
-from treadle.planning.parallelising.parallel_options import (
+from treadle.parallelism.searching.parallel_options import (
     as_count,
     as_overlap,
     parallel_request,
     read_pins,
 )
-from treadle.planning.parallelising.parallelize import _micro_batches
-from treadle.planning.parallelising.pipeline_run import STAGES
+from treadle.parallelism.searching.parallelize import _micro_batches
+from treadle.parallelism.searching.pipeline_run import STAGES
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.mesh import Mesh
 from treadle.training.devices import Accelerator

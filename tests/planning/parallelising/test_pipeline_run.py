@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
+from treadle.inputs.problem import resolve_topology
+from treadle.parallelism.graph.graph_argument import as_model_graph
 from treadle.parallelism.plan.parallel_plan import Pipeline
-from treadle.planning.parallelising.fabric_run import FabricRun
-from treadle.planning.parallelising.graph_argument import as_model_graph
-from treadle.planning.parallelising.parallel_options import parallel_request
-from treadle.planning.parallelising.pipeline_run import STAGES, pipeline_bound, without_stages
-from treadle.planning.parallelising.plan_search import PlanSearch
-from treadle.planning.problem import resolve_topology
+from treadle.parallelism.searching.fabric_run import FabricRun
+from treadle.parallelism.searching.parallel_options import parallel_request
+from treadle.parallelism.searching.pipeline_run import STAGES, pipeline_bound, without_stages
+from treadle.parallelism.searching.plan_search import PlanSearch
 from treadle.schedules.mesh import Mesh
 
 CONFIG = {

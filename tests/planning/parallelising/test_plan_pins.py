@@ -14,11 +14,11 @@ from treadle.errors import FormatError, InfeasibleError
 from treadle.options.keywords import ParallelizeKeywords
 from treadle.parallelism.plan.parallel_plan import ParallelPlan
 from treadle.parallelism.search.branching import SearchEffort
+from treadle.parallelism.searching.parallel_options import parallel_request
+from treadle.parallelism.searching.pipeline_run import STAGES, search_staged, staged
+from treadle.parallelism.searching.plan_search import PlanSearch
+from treadle.parallelism.searching.posed_mesh import PosedMesh
 from treadle.parallelism.state.sharding import Sharding
-from treadle.planning.parallelising.parallel_options import parallel_request
-from treadle.planning.parallelising.pipeline_run import STAGES, search_staged, staged
-from treadle.planning.parallelising.plan_search import PlanSearch
-from treadle.planning.parallelising.posed_mesh import PosedMesh
 from treadle.refusal import Refusal
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.mesh import Mesh

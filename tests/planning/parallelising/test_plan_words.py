@@ -12,15 +12,17 @@ import pytest
 from tests.parallelism.plan.small_models import small_model
 
 from treadle import planning
+from treadle.api import capture
 from treadle.errors import FormatError, InfeasibleError
+from treadle.parallelism.explaining import ask_plan
 from treadle.parallelism.plan.plan_json import read_plan
 from treadle.parallelism.search.one_plan import MemoryShortage
-from treadle.planning.parallelising import ask_plan, capture, fabric_run
-from treadle.planning.parallelising.fabric_run import FabricRun
-from treadle.planning.parallelising.mesh_search import Look, MeshSearch
-from treadle.planning.parallelising.parallel_result import FabricSearch, ParallelizeResult
-from treadle.planning.parallelising.pipeline_run import stages_of, without_stages
-from treadle.planning.parallelising.plan_search import PlanSearch
+from treadle.parallelism.searching import fabric_run
+from treadle.parallelism.searching.fabric_run import FabricRun
+from treadle.parallelism.searching.mesh_search import Look, MeshSearch
+from treadle.parallelism.searching.parallel_result import FabricSearch, ParallelizeResult
+from treadle.parallelism.searching.pipeline_run import stages_of, without_stages
+from treadle.parallelism.searching.plan_search import PlanSearch
 from treadle.schedules.mesh import Mesh
 from treadle.topologies import parse
 

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from treadle.errors import FormatError
+from treadle.parallelism.explaining.state_words import found_tensors, letters_of, read_state, spelled_state
 from treadle.parallelism.graph.blocks.transformer_graph import model_graph
 from treadle.parallelism.state.sharding import Sharding
-from treadle.planning.parallelising.state_words import found_tensors, letters_of, read_state, spelled_state
 from treadle.training.models.zoo import zoo_model
 
 MODEL = model_graph(zoo_model("llama-3-8b"), batch=8, sequence=128)

@@ -8,12 +8,12 @@ import pytest
 from tests.parallelism.plan.small_models import small_model
 
 from treadle.errors import FormatError
+from treadle.parallelism.explaining.plan_changes import Change, changes_between
+from treadle.parallelism.explaining.state_words import found_tensors
+from treadle.parallelism.explaining.tensor_story import tensor_story
 from treadle.parallelism.plan.parallel_plan import ParallelPlan, Pipeline
-from treadle.planning.parallelising.parallel_options import parallel_request
-from treadle.planning.parallelising.plan_changes import Change, changes_between
-from treadle.planning.parallelising.plan_search import PlanSearch
-from treadle.planning.parallelising.state_words import found_tensors
-from treadle.planning.parallelising.tensor_story import tensor_story
+from treadle.parallelism.searching.parallel_options import parallel_request
+from treadle.parallelism.searching.plan_search import PlanSearch
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.mesh import Mesh
 from treadle.training.costs import AlphaBetaCosts

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from treadle.api.harden import single_failures
 from treadle.cli.main import main
 from treadle.errors import ScheduleError
 from treadle.planning import Failures, bound, harden, repair, solve, verify
-from treadle.planning.repairing.hardening import single_failures
-from treadle.planning.workers import workers
 from treadle.schedules.plan_files.archive import load_plan
 from treadle.topologies import TopologyBuilder, parse, with_failed_links, with_failed_nodes
+from treadle.workers import workers
 
 
 def test_every_cable_and_every_node_may_fail_once() -> None:

@@ -13,8 +13,8 @@ import pytest
 from reference.optimum import optimal_algbw
 from treadle.errors import FormatError, InfeasibleError, ScheduleError, TopologyError
 from treadle.planning import Form, RepairResult, SizeRequest, bound, repair, solve, verify
-from treadle.planning.solving import forestcoll
-from treadle.planning.solving.asked_options import asked_options
+from treadle.schedulers import forestcoll
+from treadle.schedulers.asked_options import asked_options
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.factored import FactoredSchedule
 from treadle.schedules.plan import Plan

@@ -11,13 +11,13 @@ from typing import Any, cast
 import pytest
 
 from harness.summaries import repair_summary
+from treadle.api import repair as repair_module
+from treadle.api.harden import Failure, HardenedRow
+from treadle.api.repair import RepairResult, forwarding, repair
 from treadle.errors import ScheduleError, TopologyError
-from treadle.planning.repairing import repair as repair_module
-from treadle.planning.repairing import repair_candidates
-from treadle.planning.repairing.hardening import Failure, HardenedRow
-from treadle.planning.repairing.repair import RepairResult, forwarding, repair
-from treadle.planning.repairing.repair_candidates import JUDGED_AT, Contender, best_for
-from treadle.planning.solving.solve import solve
+from treadle.schedulers.repairing import repair_candidates
+from treadle.schedulers.repairing.repair_candidates import JUDGED_AT, Contender, best_for
+from treadle.schedulers.solve import solve
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.witness import CutWitness
 from treadle.synthesis.scheduler_options import Form

@@ -11,14 +11,14 @@ import pytest
 
 from treadle.cli.main import main
 from treadle.errors import ScheduleError
+from treadle.inputs.problem import Problem
 from treadle.planning import repair, simulate, solve, verify
-from treadle.planning.measuring.simulation import SimulationOptions
-from treadle.planning.problem import Problem
-from treadle.planning.repairing import repair_candidates
-from treadle.planning.solving.solve import SolveResult
-from treadle.planning.solving.step_candidates import volume_bound
+from treadle.schedulers.repairing import repair_candidates
+from treadle.schedulers.solve import SolveResult
+from treadle.schedulers.step_candidates import volume_bound
 from treadle.schedules.plan import Plan
 from treadle.schedules.plan_files.archive import load_plan
+from treadle.simulation.simulated_plans import SimulationOptions
 from treadle.topologies import with_failed_links, with_failed_nodes
 
 MB = 2**20

@@ -12,11 +12,11 @@ import pytest
 
 from treadle import planning
 from treadle.cli.main import main
+from treadle.drawing.pages.design_page import design_page
+from treadle.drawing.pages.plan_page import report
+from treadle.finder.designing.design_flow import AlltoallFigures
+from treadle.finder.designing.known_fabrics import is_beaten, known_fabrics
 from treadle.finder.workload import Network, allreduce_of
-from treadle.planning.designing.design_flow import AlltoallFigures
-from treadle.planning.designing.known_fabrics import is_beaten, known_fabrics
-from treadle.planning.reporting.design_page import design_page
-from treadle.planning.reporting.plan_page import report
 from treadle.synthesis.steps.bfb import bfb_reduce_scatter_value, bfb_value
 from treadle.topologies import parse
 

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from treadle import planning
+from treadle.drawing.pages import design_page
+from treadle.finder.building.built_fabric import BuiltFabric
+from treadle.finder.designing.design_flow import AlltoallFigures
+from treadle.finder.designing.design_result import DesignResult
+from treadle.finder.designing.known_fabrics import known_fabrics
 from treadle.finder.workload import Network, allreduce_of
-from treadle.planning.building.built_fabric import BuiltFabric
-from treadle.planning.designing.design_flow import AlltoallFigures
-from treadle.planning.designing.design_result import DesignResult
-from treadle.planning.designing.known_fabrics import known_fabrics
-from treadle.planning.reporting import design_page
 
 NETWORK = Network(1e-6, 12_500_000_000)
 SIZES = [4**power for power in range(5, 16)]

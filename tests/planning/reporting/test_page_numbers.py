@@ -11,15 +11,15 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
+from treadle.drawing.pages import cable_ring as ring_module
+from treadle.drawing.pages import design_chart, link_times, plan_page, scenes, size_curves, task_lanes
+from treadle.drawing.pages.cable_ring import cable_ring
+from treadle.drawing.pages.design_chart import ChartPoint, pareto_chart
+from treadle.drawing.pages.drawn_fabric import DrawnFabric
+from treadle.drawing.pages.link_kinds import _sort, link_kinds
 from treadle.errors import FormatError
+from treadle.finder.designing.design_limits import DesignLimits
 from treadle.planning import check_page_name, simulate, solve
-from treadle.planning.designing.design_limits import DesignLimits
-from treadle.planning.reporting import cable_ring as ring_module
-from treadle.planning.reporting import design_chart, link_times, plan_page, scenes, size_curves, task_lanes
-from treadle.planning.reporting.cable_ring import cable_ring
-from treadle.planning.reporting.design_chart import ChartPoint, pareto_chart
-from treadle.planning.reporting.drawn_fabric import DrawnFabric
-from treadle.planning.reporting.link_kinds import _sort, link_kinds
 from treadle.schedules.collective import CollectiveKind
 from treadle.topologies.topology import Topology, TopologyBuilder
 from treadle.training.timeline.task import COMPUTE_STREAM, Category, Task

@@ -11,13 +11,13 @@ from typing import Any, cast
 import pytest
 from tests.parallelism.plan.small_models import small_model
 
+from treadle.drawing.pages import parallel_page, plan_tables, step_page
+from treadle.drawing.pages.parallel_page import ToldPlan, evaluated
+from treadle.drawing.pages.parallel_plan_file import is_parallel_plan
 from treadle.parallelism.plan.parallel_plan import ParallelPlan, Pipeline
-from treadle.planning.parallelising.parallel_options import parallel_request
-from treadle.planning.parallelising.parallel_result import FabricMatrix, MeshTrial, PricedPlan
-from treadle.planning.parallelising.plan_search import PlanSearch, ordered
-from treadle.planning.reporting import parallel_page, plan_tables, step_page
-from treadle.planning.reporting.parallel_page import ToldPlan, evaluated
-from treadle.planning.reporting.parallel_plan_file import is_parallel_plan
+from treadle.parallelism.searching.parallel_options import parallel_request
+from treadle.parallelism.searching.parallel_result import FabricMatrix, MeshTrial, PricedPlan
+from treadle.parallelism.searching.plan_search import PlanSearch, ordered
 from treadle.refusal import Refusal
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.mesh import Mesh

@@ -12,15 +12,15 @@ import numpy as np
 import pytest
 
 from treadle import planning
+from treadle.drawing.pages.arrivals import arrivals
+from treadle.drawing.pages.drawn_fabric import DrawnFabric
+from treadle.drawing.pages.plan_page import report
+from treadle.drawing.plan_loads import busy_links
 from treadle.errors import FormatError
-from treadle.planning.drawing.plan_loads import busy_links
-from treadle.planning.measuring.simulation import simulate
-from treadle.planning.reporting.arrivals import arrivals
-from treadle.planning.reporting.drawn_fabric import DrawnFabric
-from treadle.planning.reporting.plan_page import report
 from treadle.program.operation_lists import OperationKind
 from treadle.program.program import Program
 from treadle.schedules.plan import Plan
+from treadle.simulation.simulated_plans import simulate
 from treadle.topologies.topology import TopologyBuilder
 
 
@@ -184,7 +184,7 @@ def test_pages_are_small_and_the_same_each_time(fabric: str, collective: str, mo
 
 
 def test_what_has_no_room_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("treadle.planning.reporting.scenes.MOST_NUMBERS", 300)
+    monkeypatch.setattr("treadle.drawing.pages.scenes.MOST_NUMBERS", 300)
     found = values_of(report(solved("dgx_a100:2", "allgather", exact=True)))["scenes"]
     assert found["leftOut"] == "the heaviest 1 of 2 trees a rank are shown"
     assert {len(row) for row in found["roots"]} == {1}

@@ -11,12 +11,12 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
+from treadle.drawing.pages import plan_page
+from treadle.drawing.pages import scenes as scenes_module
+from treadle.drawing.pages.drawn_fabric import DrawnFabric
+from treadle.drawing.pages.scenes import scenes
 from treadle.errors import FormatError
 from treadle.planning import solve
-from treadle.planning.reporting import plan_page
-from treadle.planning.reporting import scenes as scenes_module
-from treadle.planning.reporting.drawn_fabric import DrawnFabric
-from treadle.planning.reporting.scenes import scenes
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.plan import Plan
 from treadle.units import format_share

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from treadle import planning
+from treadle.drawing.pages import task_lanes as lanes_module
+from treadle.drawing.pages.parallel_plan_file import is_parallel_plan, report_parallel_plan
+from treadle.drawing.pages.plan_page import report
+from treadle.drawing.pages.task_lanes import task_lanes
 from treadle.errors import FormatError
-from treadle.planning.reporting import task_lanes as lanes_module
-from treadle.planning.reporting.parallel_plan_file import is_parallel_plan, report_parallel_plan
-from treadle.planning.reporting.plan_page import report
-from treadle.planning.reporting.task_lanes import task_lanes
 from treadle.training.timeline.task import COMPUTE_STREAM, Category, Task
 from treadle.training.timeline.timeline import Timeline
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from treadle.planning.problem import pose
-from treadle.planning.sizing import candidate_options
-from treadle.planning.sizing.candidate_options import (
+from treadle.inputs.problem import pose
+from treadle.schedulers.schedulers import find_scheduler
+from treadle.schedulers.sizes import candidate_options
+from treadle.schedulers.sizes.candidate_options import (
     _digits,
     _nearest,
     _primes,
@@ -16,7 +17,6 @@ from treadle.planning.sizing.candidate_options import (
     left_out,
     options_in_words,
 )
-from treadle.planning.solving.schedulers import find_scheduler
 from treadle.synthesis.scheduler import Comparing
 from treadle.synthesis.scheduler_options import SizeRequest, StepOptions, TreeOptions
 

@@ -9,7 +9,7 @@ from math import inf
 
 import pytest
 
-from treadle.planning.sizing.envelope import choose_ranges, crossing
+from treadle.schedulers.sizes.envelope import choose_ranges, crossing
 
 
 def best_by_force(times: Sequence[Sequence[float]], most: int) -> tuple[float, float]:

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from treadle.planning.problem import Problem, pose
-from treadle.planning.sizing import fitting as module
-from treadle.planning.sizing.fitting import fitting
+from treadle.inputs.problem import Problem, pose
+from treadle.schedulers.sizes import fitting as module
+from treadle.schedulers.sizes.fitting import fitting
 from treadle.schedules.collective import CollectiveKind
 from treadle.synthesis.scheduler import Comparing, no_switches
 

@@ -9,8 +9,8 @@ from typing import cast
 
 import pytest
 
-from treadle.planning.problem import pose
-from treadle.planning.sizing.model_corners import (
+from treadle.inputs.problem import pose
+from treadle.schedulers.sizes.model_corners import (
     Doubt,
     _figure,
     _group_of,
@@ -18,7 +18,7 @@ from treadle.planning.sizing.model_corners import (
     doubts_of,
     model_corners,
 )
-from treadle.planning.sizing.race import Racer, RaceRules, TimedSize
+from treadle.schedulers.sizes.race import Racer, RaceRules, TimedSize
 from treadle.simulation.costs.cost_model import ClassCost, CostModel, Protocol
 
 BOX, FAR, HOP = ClassCost(10, 20, 30, Fraction(1, 2)), ClassCost(40, 50, 60), ClassCost(70, 80, 90)

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
+from treadle.inputs.problem import pose
 from treadle.planning import as_cost_model
-from treadle.planning.problem import pose
-from treadle.planning.sizing.candidate_options import entrants
-from treadle.planning.sizing.race import Racer, RaceRules, best_baseline, race, winners
-from treadle.planning.sizing.size_sets import verified_racers
-from treadle.planning.solving.bounds import find_bound
+from treadle.schedulers.bounds import find_bound
+from treadle.schedulers.sizes.candidate_options import entrants
+from treadle.schedulers.sizes.race import Racer, RaceRules, best_baseline, race, winners
+from treadle.schedulers.sizes.size_sets import verified_racers
 from treadle.simulation.simulate import simulate_graph
 from treadle.simulation.slice_limits import MAX_AUTO_SLICES, slices_at_most
 

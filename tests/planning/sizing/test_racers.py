@@ -10,8 +10,8 @@ from typing import Any, cast
 
 import pytest
 
-from treadle.planning.problem import pose
-from treadle.planning.sizing.race import (
+from treadle.inputs.problem import pose
+from treadle.schedulers.sizes.race import (
     MOST_TASKS,
     Racer,
     RaceRules,

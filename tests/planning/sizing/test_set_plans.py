@@ -13,12 +13,14 @@ import pytest
 from harness.summaries import size_set_summary
 from treadle._version import __version__
 from treadle.errors import FormatError, ScheduleError
+from treadle.inputs.problem import Problem
 from treadle.planning import solve, solve_sizes
-from treadle.planning.problem import Problem
-from treadle.planning.sizing import size_sets
-from treadle.planning.sizing.model_corners import Doubt
-from treadle.planning.sizing.race import Racer, RaceRules, TimedSize
-from treadle.planning.sizing.size_sets import (
+from treadle.schedulers.bounds import find_bound
+from treadle.schedulers.schedulers import find_scheduler
+from treadle.schedulers.sizes import size_sets
+from treadle.schedulers.sizes.model_corners import Doubt
+from treadle.schedulers.sizes.race import Racer, RaceRules, TimedSize
+from treadle.schedulers.sizes.size_sets import (
     SizedChoice,
     SizeSet,
     _plan,
@@ -27,9 +29,7 @@ from treadle.planning.sizing.size_sets import (
     size_set,
     verified_racers,
 )
-from treadle.planning.solving.bounds import find_bound
-from treadle.planning.solving.schedulers import find_scheduler
-from treadle.planning.solving.solve import RejectedError, SolveResult
+from treadle.schedulers.solve import RejectedError, SolveResult
 from treadle.schedules.plan import Pipelining
 from treadle.simulation.costs.cost_model import ClassCost, CostModel, Protocol
 from treadle.synthesis.scheduler_options import OPTIONS_OF

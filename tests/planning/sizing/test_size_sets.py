@@ -11,11 +11,11 @@ import pytest
 
 from treadle.cli.main import main
 from treadle.errors import ScheduleError
+from treadle.inputs.problem import pose
 from treadle.planning import Protocol, as_cost_model, compare, simulate, solve_sizes
-from treadle.planning.problem import pose
-from treadle.planning.sizing.candidate_options import entrants, factorings
-from treadle.planning.sizing.model_corners import model_corners
-from treadle.planning.sizing.size_sets import SET_ALGORITHM, SizeSet, half_octaves
+from treadle.schedulers.sizes.candidate_options import entrants, factorings
+from treadle.schedulers.sizes.model_corners import model_corners
+from treadle.schedulers.sizes.size_sets import SET_ALGORITHM, SizeSet, half_octaves
 from treadle.schedules.plan_files.archive import load_plan, save_plan
 from treadle.simulation.costs.cost_model import ClassCost, CostModel
 

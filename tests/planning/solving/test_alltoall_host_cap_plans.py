@@ -12,8 +12,8 @@ import pytest
 
 from treadle import planning
 from treadle.cli.main import main
-from treadle.planning.problem import Problem
-from treadle.planning.solving.alltoall_candidates import late_bound, quick_alltoall
+from treadle.inputs.problem import Problem
+from treadle.schedulers.alltoall_candidates import late_bound, quick_alltoall
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.topologies import torus
 from treadle.topologies.files import save_topology

@@ -11,7 +11,7 @@ import pytest
 from treadle.context import TimeLimitError
 from treadle.errors import InfeasibleError
 from treadle.planning import lower, solve
-from treadle.planning.solving import alltoall_candidates
+from treadle.schedulers import alltoall_candidates
 from treadle.schedules.alltoall.demands import Demands
 from treadle.topologies.topology import Topology, TopologyBuilder
 

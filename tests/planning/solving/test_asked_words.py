@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from treadle.errors import FormatError
-from treadle.planning.solving.asked_options import asked_options, record_asked
+from treadle.schedulers.asked_options import asked_options, record_asked
 from treadle.schedules.plan import Plan
 from treadle.synthesis.scheduler_options import RouteOptions, SizeRequest, StepOptions, TreeOptions
 

@@ -12,24 +12,24 @@ import pytest
 
 from treadle.context import Context, context
 from treadle.errors import FormatError
+from treadle.inputs.problem import Problem
 from treadle.planning import pose, schedulers
-from treadle.planning.problem import Problem
-from treadle.planning.solving import alltoall_candidates, bounds, route_candidates
-from treadle.planning.solving.bounds import (
+from treadle.refusal import Refusal
+from treadle.schedulers import alltoall_candidates, bounds, route_candidates
+from treadle.schedulers.bounds import (
     bound_of_allreduce,
     bound_of_alltoall,
     bound_of_groups,
     find_bound,
     large_allreduce,
 )
-from treadle.planning.solving.route_candidates import best_routes
-from treadle.planning.solving.schedulers import (
+from treadle.schedulers.route_candidates import best_routes
+from treadle.schedulers.schedulers import (
     default_algorithm,
     find_scheduler,
     is_scheduler,
     schedulers_summary,
 )
-from treadle.refusal import Refusal
 from treadle.schedules.witness import CutWitness
 from treadle.synthesis.alltoall.steps.hop_steps import MAX_CHUNKS
 from treadle.synthesis.result import Bound

@@ -12,10 +12,10 @@ from reference.cpu_parts import interpret_cpu_parts
 from treadle.errors import InfeasibleError, ScheduleError, TreadleError
 from treadle.formats.chakra.judge import interpret_chakra
 from treadle.formats.cpu.judge_parts import interpret_cpu_part
+from treadle.inputs.texts import verify_text
 from treadle.planning import Form, SolveResult, TargetFormat, lower, run, simulate, solve, verify
-from treadle.planning.judging.texts import verify_text
-from treadle.planning.solving import factored_candidates
-from treadle.planning.solving.factored_candidates import MAX_EXPLICIT_RANKS
+from treadle.schedulers import factored_candidates
+from treadle.schedulers.factored_candidates import MAX_EXPLICIT_RANKS
 from treadle.schedules.factored import FactoredSchedule
 from treadle.schedules.plan_files.archive import load_plan, save_plan
 from treadle.schedules.schedule import MAX_EXPANDED_RANKS

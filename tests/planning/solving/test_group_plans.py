@@ -9,14 +9,14 @@ import pytest
 
 import treadle
 from treadle.errors import InfeasibleError, ScheduleError
+from treadle.inputs.problem import Problem
 from treadle.planning import program_of
-from treadle.planning.problem import Problem
-from treadle.planning.solving.bounds import find_bound
-from treadle.planning.solving.generation import fall_back
-from treadle.planning.solving.schedulers import schedulers
-from treadle.planning.solving.transfer import transfer_schedule
+from treadle.schedulers.bounds import find_bound
+from treadle.schedulers.generation import fall_back
+from treadle.schedulers.schedulers import schedulers
 from treadle.schedules.collective import SPANNING_KINDS, Collective, CollectiveKind
 from treadle.schedules.mesh import Mesh
+from treadle.schedules.transfer import transfer_schedule
 from treadle.schedules.trees.forest import ForestSchedule
 from treadle.schedules.trees.forest_cost import link_loads
 from treadle.schedules.trees.group_schedule import GroupSchedule

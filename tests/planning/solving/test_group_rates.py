@@ -11,7 +11,7 @@ import pytest
 from treadle import planning
 from treadle.errors import InfeasibleError
 from treadle.planning import CutOffGroupError, bound, pose
-from treadle.planning.solving.group_rates import find_cut_off
+from treadle.schedulers.group_rates import find_cut_off
 from treadle.topologies import parse
 
 CASES = [

@@ -12,10 +12,10 @@ import pytest
 import treadle
 from treadle.context import Context, TimeLimitError, under
 from treadle.errors import InfeasibleError
+from treadle.inputs.problem import Problem
 from treadle.planning import CutOffGroupError, pose
-from treadle.planning.problem import Problem
-from treadle.planning.solving import group_rates
-from treadle.planning.solving.group_rates import (
+from treadle.schedulers import group_rates
+from treadle.schedulers.group_rates import (
     AloneRate,
     _words,
     algbw_of_phases,

@@ -8,7 +8,7 @@ import pytest
 
 import treadle
 from treadle import planning
-from treadle.planning.solving.bounds import large_allreduce
+from treadle.schedulers.bounds import large_allreduce
 from treadle.schedules.factored import FactoredSchedule
 from treadle.schedules.group_witness import GroupLengthWitness
 from treadle.synthesis.trees.allreduce import allreduce_bound
@@ -44,7 +44,7 @@ def test_beyond_a_thousand_ranks_pieces_come_first(monkeypatch: pytest.MonkeyPat
     def reached(*_: object) -> None:
         raise LookupError
 
-    monkeypatch.setattr("treadle.planning.solving.bounds.groups_optimum", reached)
+    monkeypatch.setattr("treadle.schedulers.bounds.groups_optimum", reached)
     assert planning.bound("dgx_a100:130", "allreduce").algbw == found.algbw
     with pytest.raises(LookupError):
         planning.bound("hypercube:11", "allreduce")

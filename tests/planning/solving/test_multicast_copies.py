@@ -7,7 +7,7 @@ import json
 import pytest
 
 from treadle import planning
-from treadle.planning.solving.multicast_copies import sent_copies
+from treadle.schedulers.multicast_copies import sent_copies
 from treadle.schedules.trees.forest import ForestSchedule
 
 BOX = "dgx_h100(1, nvls=True)"

@@ -10,10 +10,10 @@ import pytest
 
 from shortcuts.group_plans import solved_alone
 from treadle.errors import FormatError
+from treadle.inputs.problem import pose
 from treadle.planning import solve, verify
-from treadle.planning.problem import pose
-from treadle.planning.solving import plan_directory
-from treadle.planning.solving.plan_directory import find_group_plans, find_plans, has_gap, index_plans
+from treadle.schedulers import plan_directory
+from treadle.schedulers.plan_directory import find_group_plans, find_plans, has_gap, index_plans
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.mesh import Mesh
 from treadle.schedules.plan import Plan

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from treadle.errors import FormatError
-from treadle.planning.solving import plan_directory
-from treadle.planning.solving.plan_directory import (
+from treadle.schedulers import plan_directory
+from treadle.schedulers.plan_directory import (
     PlanListing,
     _from_manifest,
     has_gap,

@@ -8,9 +8,9 @@ import pytest
 from samples import greedy_steps as samples
 from treadle.errors import ScheduleError
 from treadle.planning import pose, solve
-from treadle.planning.solving.transfer import _link_numbers, transfer_collective, transfer_schedule
 from treadle.schedules.collective import SPANNING_KINDS, CollectiveKind
 from treadle.schedules.steps.steps import Steps
+from treadle.schedules.transfer import _link_numbers, transfer_collective, transfer_schedule
 from treadle.topologies.catalogue.direct import from_arcs
 from treadle.topologies.topology import Topology
 from treadle.verification.schedules import verify as verify_schedule

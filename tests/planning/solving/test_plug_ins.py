@@ -13,11 +13,11 @@ import pytest
 from child_processes import finished, search_path
 from samples.table import table_restored
 from treadle import planning, scheduler
+from treadle.api.repair import repair
 from treadle.cli.main import main
 from treadle.errors import FormatError, ScheduleError
 from treadle.planning import compare, run, solve, verify
-from treadle.planning.repairing.repair import repair
-from treadle.planning.solving.schedulers import _faults
+from treadle.schedulers.schedulers import _faults
 from treadle.schedules.collective import Collective
 from treadle.schedules.steps.steps import StepSchedule
 from treadle.schedules.trees.forest import ForestSchedule

@@ -23,7 +23,7 @@ from treadle.planning import (
     repair,
     solve,
 )
-from treadle.planning.solving.asked_options import asked_options
+from treadle.schedulers.asked_options import asked_options
 from treadle.schedules.collective import Collective
 from treadle.schedules.trees.forest import ForestSchedule
 from treadle.synthesis.trees.baselines.ring import ring

@@ -15,13 +15,13 @@ from samples import route_samples as samples
 from treadle import planning
 from treadle.cli.main import main
 from treadle.errors import InfeasibleError, ScheduleError
+from treadle.inputs.problem import pose
 from treadle.planning import RouteOptions
-from treadle.planning.problem import pose
-from treadle.planning.solving.generation import fall_back
-from treadle.planning.solving.transfer import transfer_schedule
+from treadle.schedulers.generation import fall_back
 from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.alltoall.timed_routes import TimedRoutes
 from treadle.schedules.plan_files.archive import load_plan, save_plan
+from treadle.schedules.transfer import transfer_schedule
 from treadle.topologies import parse, subset
 
 

@@ -16,13 +16,13 @@ from samples import greedy_steps as samples
 from treadle.cli.main import main
 from treadle.context import Context, TimeLimitError, under
 from treadle.errors import InfeasibleError, ScheduleError
+from treadle.inputs.verification import UnverifiedPlanError
+from treadle.lowering.lower import lower
 from treadle.planning import SizeRequest, pose, run, solve, verify
-from treadle.planning.judging.verification import UnverifiedPlanError
-from treadle.planning.solving import exact_synthesis, step_candidates
-from treadle.planning.solving.asked_options import asked_options
-from treadle.planning.solving.exact_synthesis import ExactRequest, exact_schedule
-from treadle.planning.solving.step_candidates import bound_beside, breadth_first, te_ccl, volume_bound
-from treadle.planning.writing.lower import lower
+from treadle.schedulers import exact_synthesis, step_candidates
+from treadle.schedulers.asked_options import asked_options
+from treadle.schedulers.exact_synthesis import ExactRequest, exact_schedule
+from treadle.schedulers.step_candidates import bound_beside, breadth_first, te_ccl, volume_bound
 from treadle.schedules.collective import SPANNING_KINDS, Collective, CollectiveKind, on_all_ranks
 from treadle.schedules.plan import Plan, PlanEntry
 from treadle.schedules.plan_files.archive import load_plan, save_plan

@@ -10,10 +10,10 @@ import places
 from harness.summaries import solve_summary
 from treadle.errors import FormatError, InfeasibleError
 from treadle.planning import lower, pose, solve
-from treadle.planning.solving import forestcoll
-from treadle.planning.solving.forest_request import tree_budget
-from treadle.planning.solving.forestcoll import _request, _unit_limits
-from treadle.planning.solving.tree_choice import _dyadic
+from treadle.schedulers import forestcoll
+from treadle.schedulers.forest_request import tree_budget
+from treadle.schedulers.forestcoll import _request, _unit_limits
+from treadle.schedulers.tree_choice import _dyadic
 from treadle.schedules.trees.forest import ForestSchedule
 from treadle.synthesis.result import Alternative, Result
 from treadle.synthesis.scheduler_options import Form
@@ -250,7 +250,7 @@ def test_chunks_of_other_numbers_of_ranks(monkeypatch: pytest.MonkeyPatch) -> No
         asked.append(topology.n_nodes)
         return 8, Fraction(1, 50)
 
-    monkeypatch.setattr("treadle.planning.solving.tree_choice.forestcoll.dyadic_alternative", alternative)
+    monkeypatch.setattr("treadle.schedulers.tree_choice.forestcoll.dyadic_alternative", alternative)
     text = (
         "12 chunks: of 3 ranks texts serve the sizes whose shards divide by 4; lower tells which, and cuts "
         "shards anew where that serves more (--chunks)"
@@ -264,7 +264,7 @@ def test_chunks_of_other_numbers_of_ranks(monkeypatch: pytest.MonkeyPatch) -> No
         f"{text}; 8 per root, 2.00% below the optimum, serve shards of a power of two (--trees 8)"
     )
     assert offer == Alternative("--trees 8", Fraction(1, 50), 8, None)
-    monkeypatch.setattr("treadle.planning.solving.tree_choice._MOST_RANKS", 3)
+    monkeypatch.setattr("treadle.schedulers.tree_choice._MOST_RANKS", 3)
     assert _dyadic(problem, made(3), 12)[1] is not None
-    monkeypatch.setattr("treadle.planning.solving.tree_choice._MOST_RANKS", 2)
+    monkeypatch.setattr("treadle.schedulers.tree_choice._MOST_RANKS", 2)
     assert _dyadic(problem, made(3), 12) == (text, None)

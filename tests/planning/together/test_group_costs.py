@@ -5,9 +5,9 @@ from fractions import Fraction
 import pytest
 
 from treadle import planning
+from treadle.api import group_costs as module
+from treadle.api.group_costs import CURVE_BYTES, group_costs
 from treadle.errors import FormatError, InfeasibleError, ScheduleError
-from treadle.planning.together import group_costs as module
-from treadle.planning.together.group_costs import CURVE_BYTES, group_costs
 
 
 def test_rates_are_the_bounds_of_all_groups_at_once() -> None:

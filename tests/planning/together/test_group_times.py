@@ -13,12 +13,12 @@ from typing import Any, cast
 import pytest
 
 from treadle import planning
+from treadle.api import group_costs as group_module
+from treadle.api.group_costs import CURVE_BYTES, GroupCosts, group_costs
 from treadle.errors import FormatError, InfeasibleError, ScheduleError
-from treadle.planning.together import group_costs as group_module
-from treadle.planning.together import shared_rates
-from treadle.planning.together.group_costs import CURVE_BYTES, GroupCosts, group_costs
-from treadle.planning.together.shared_rates import SharedRates, alike_groups, bottleneck
-from treadle.planning.together.solve_jobs import JobsResult, posed_alone, read_jobs
+from treadle.schedulers import shared_rates
+from treadle.schedulers.jobs.solve_jobs import JobsResult, posed_alone, read_jobs
+from treadle.schedulers.shared_rates import SharedRates, alike_groups, bottleneck
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.jobs import Job
 from treadle.topologies import parse

@@ -13,8 +13,8 @@ import pytest
 from reference.groups.jobs_lp import max_min
 from treadle import planning
 from treadle.errors import FormatError, InfeasibleError, ScheduleError, TopologyError
-from treadle.planning.together import jobs_folder
-from treadle.planning.together.solve_jobs import read_jobs
+from treadle.schedulers.jobs import jobs_folder
+from treadle.schedulers.jobs.solve_jobs import read_jobs
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.jobs import Job, JobLevel, proved_rates
 from treadle.synthesis.jobs import job_schedules

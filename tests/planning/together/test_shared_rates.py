@@ -10,10 +10,10 @@ import pytest
 
 from treadle import planning
 from treadle.context import TimeLimitError
+from treadle.inputs.problem import Problem
 from treadle.planning import bound, pose, solve
-from treadle.planning.problem import Problem
-from treadle.planning.solving import bounds, group_rates
-from treadle.planning.together.shared_rates import alike_groups, alone_in_plan, shared_rates
+from treadle.schedulers import bounds, group_rates
+from treadle.schedulers.shared_rates import alike_groups, alone_in_plan, shared_rates
 from treadle.schedules.alltoall.demands import Demands, block_demands
 from treadle.schedules.collective import CollectiveKind
 from treadle.synthesis.trees.groups.group_optimum import GroupOptimum

@@ -13,28 +13,28 @@ import pytest
 
 from samples.training.small_steps import mesh_of
 from treadle.errors import FormatError, ScheduleError, TreadleError
+from treadle.inputs.problem import Problem
 from treadle.options.keywords import TrainKeywords
-from treadle.planning.problem import Problem
-from treadle.planning.training import calibrated_efficiency as calibration
-from treadle.planning.training import train_options
-from treadle.planning.training.calibrated_efficiency import calibrated_efficiency
-from treadle.planning.training.collective_prices import CollectivePrice, QuickestPrice, TimeModel
-from treadle.planning.training.contention_presets import PRESETS, contention_of
-from treadle.planning.training.idle_options import check_options_matter
-from treadle.planning.training.measured_network import NetworkEfficiency, as_network_efficiency
-from treadle.planning.training.message_costs import message_costs
-from treadle.planning.training.serve import _replicas
-from treadle.planning.training.step_inputs import costs_of_rows, slow_links
-from treadle.planning.training.train_options import as_accelerator, asked_step
 from treadle.schedules.alltoall.demands import Demands
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.mesh import Mesh
 from treadle.topologies import parse
+from treadle.training import train_options
 from treadle.training.compute_times import RooflineTimes
 from treadle.training.devices import Accelerator, accelerator
+from treadle.training.idle_options import check_options_matter
 from treadle.training.models.model_layer import ModelLayer, Weight
 from treadle.training.models.training_model import TrainingModel
 from treadle.training.models.zoo import zoo_model
+from treadle.training.prices import calibrated_efficiency as calibration
+from treadle.training.prices.calibrated_efficiency import calibrated_efficiency
+from treadle.training.prices.collective_prices import CollectivePrice, QuickestPrice, TimeModel
+from treadle.training.prices.contention_presets import PRESETS, contention_of
+from treadle.training.prices.measured_network import NetworkEfficiency, as_network_efficiency
+from treadle.training.prices.message_costs import message_costs
+from treadle.training.serve import _replicas
+from treadle.training.step_inputs import costs_of_rows, slow_links
+from treadle.training.train_options import as_accelerator, asked_step
 from treadle.training.training_options import CommunicationStreams, ContextExchange, Recompute
 
 GPT = zoo_model("gpt2")
@@ -415,7 +415,7 @@ def test_rows_are_fabrics_by_schedules() -> None:
 
 
 def test_demands_are_no_direct_collective() -> None:
-    from treadle.planning.training.direct_prices import node_bandwidth
+    from treadle.training.prices.direct_prices import node_bandwidth
 
     ring = parse("ring(4, bandwidth='3B/s')")
     ranks = (0, 1, 2, 3)

@@ -8,11 +8,17 @@ from fractions import Fraction
 import pytest
 
 from treadle.errors import ScheduleError
+from treadle.inputs.problem import Problem
 from treadle.planning import step_costs
-from treadle.planning.problem import Problem
-from treadle.planning.training import direct_prices
-from treadle.planning.training.collective_prices import TimeModel
-from treadle.planning.training.direct_prices import (
+from treadle.schedules.collective import Collective, CollectiveKind
+from treadle.schedules.mesh import Mesh
+from treadle.topologies import parse
+from treadle.topologies.topology import TopologyBuilder
+from treadle.traces.timed_lanes import TraceSpan
+from treadle.training.costs import Traffic
+from treadle.training.prices import direct_prices
+from treadle.training.prices.collective_prices import TimeModel
+from treadle.training.prices.direct_prices import (
     BinaryTreePrice,
     DirectFigures,
     baseline_fabric,
@@ -20,15 +26,9 @@ from treadle.planning.training.direct_prices import (
     limit_price,
     torus_sides,
 )
-from treadle.planning.training.schedule_prices import _distances, _farthest_s
-from treadle.planning.training.step_trace import lanes_of, step_trace
-from treadle.planning.training.step_workload import step_workload
-from treadle.schedules.collective import Collective, CollectiveKind
-from treadle.schedules.mesh import Mesh
-from treadle.topologies import parse
-from treadle.topologies.topology import TopologyBuilder
-from treadle.traces.timed_lanes import TraceSpan
-from treadle.training.costs import Traffic
+from treadle.training.prices.schedule_prices import _distances, _farthest_s
+from treadle.training.step_trace import lanes_of, step_trace
+from treadle.training.step_workload import step_workload
 from treadle.training.timeline.task import COMPUTE_STREAM, Category, Task
 from treadle.training.timeline.timeline import Timeline
 
@@ -253,7 +253,7 @@ def test_steps_that_are_no_workload(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     with pytest.raises(ScheduleError, match=words):
         step_workload(timeline(task(0, 8, SUM, "pp", "tp")), MESH, "x")
-    monkeypatch.setattr("treadle.planning.training.step_workload.MAX_CALLS", 2)
+    monkeypatch.setattr("treadle.training.step_workload.MAX_CALLS", 2)
     some = [task(0, size, SUM, "tp") for size in (1, 2)]
     assert step_workload(timeline(*some), MESH, "x").count("[[collectives]]") == 2
     with pytest.raises(

@@ -8,11 +8,11 @@ import pytest
 
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.planning import bound, step_costs
-from treadle.planning.training import fabric_costs, shared_links
-from treadle.planning.training.collective_prices import CollectivePrice, TimeModel
-from treadle.planning.training.direct_prices import torus_sides
-from treadle.planning.training.fabric_costs import SCHEDULERS
 from treadle.schedules.collective import CollectiveKind
+from treadle.training.prices import fabric_costs, shared_links
+from treadle.training.prices.collective_prices import CollectivePrice, TimeModel
+from treadle.training.prices.direct_prices import torus_sides
+from treadle.training.prices.fabric_costs import SCHEDULERS
 
 AG, RS, AR, A2A = (
     CollectiveKind.ALLGATHER,

@@ -9,8 +9,8 @@ import pytest
 
 from treadle.errors import TreadleError
 from treadle.planning import step_costs
-from treadle.planning.training.measured_network import as_network_efficiency, read_network_efficiency
 from treadle.schedules.collective import CollectiveKind
+from treadle.training.prices.measured_network import as_network_efficiency, read_network_efficiency
 
 MIB = 2**20
 

@@ -12,24 +12,25 @@ import numpy as np
 import pytest
 
 from treadle.errors import FormatError, InfeasibleError, ScheduleError
+from treadle.inputs.problem import Problem
 from treadle.planning import step_costs, write_step_chakra
-from treadle.planning.problem import Problem
-from treadle.planning.training import fabric_costs, schedule_prices, shared_links, step_files
-from treadle.planning.training.collective_prices import CURVE_SIZES, TimeModel
-from treadle.planning.training.message_costs import MessageCosts
-from treadle.planning.training.schedule_prices import (
-    baseline_price,
-    exchange_price,
-    optimal_price,
-    planned_price,
-    spread_price,
-)
 from treadle.schedules.alltoall.demands import Demands
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.group_witness import GroupLengthWitness
 from treadle.schedules.mesh import Mesh
 from treadle.topologies import parse
 from treadle.topologies.topology import TopologyBuilder
+from treadle.training import step_files
+from treadle.training.prices import fabric_costs, schedule_prices, shared_links
+from treadle.training.prices.collective_prices import CURVE_SIZES, TimeModel
+from treadle.training.prices.message_costs import MessageCosts
+from treadle.training.prices.schedule_prices import (
+    baseline_price,
+    exchange_price,
+    optimal_price,
+    planned_price,
+    spread_price,
+)
 from treadle.training.timeline.task import COMPUTE_STREAM, Category, Task
 from treadle.training.timeline.timeline import Timeline
 

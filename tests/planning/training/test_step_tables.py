@@ -9,13 +9,13 @@ import pytest
 
 from samples.training.small_steps import mesh_of
 from treadle.errors import FormatError
-from treadle.planning.training import serve as serve_module
-from treadle.planning.training import train as train_module
-from treadle.planning.training.collective_prices import MEANING, TimeModel
-from treadle.planning.training.serve import ServeResult, ServeRow, serve
-from treadle.planning.training.train import TrainResult, TrainRow
+from treadle.training import serve as serve_module
+from treadle.training import train as train_module
+from treadle.training.prices.collective_prices import MEANING, TimeModel
+from treadle.training.serve import ServeResult, ServeRow, serve
 from treadle.training.serving import ServingPhase
 from treadle.training.timeline.task import Category
+from treadle.training.train import TrainResult, TrainRow
 from treadle.training.training_options import CommunicationStreams
 
 

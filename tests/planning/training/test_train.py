@@ -10,9 +10,9 @@ import pytest
 
 from treadle.errors import TreadleError
 from treadle.planning import TrainResult, step_costs, train
-from treadle.planning.training.calibrated_efficiency import calibrated_efficiency
-from treadle.planning.training.contention_presets import PRESETS, contention_of
 from treadle.schedules.collective import CollectiveKind
+from treadle.training.prices.calibrated_efficiency import calibrated_efficiency
+from treadle.training.prices.contention_presets import PRESETS, contention_of
 from treadle.training.timeline.task import Category
 
 LINE = "leaf_spine:2,1,gpus_per_leaf=2"

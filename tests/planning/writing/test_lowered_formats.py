@@ -17,9 +17,9 @@ from treadle.formats.msccl.judge import interpret_msccl_xml
 from treadle.formats.mscclpp.switch_channels import check_shares
 from treadle.formats.request import Asked
 from treadle.planning import Profile, TargetFormat, find_format
-from treadle.planning.judging.point_to_point import shortfall
 from treadle.program.any_schedule import lower
 from treadle.schedules.plan_files.archive import save_plan
+from treadle.simulation.point_to_point import shortfall
 
 
 @pytest.mark.parametrize("fabric", ["dgx_h100(2, nvls=True)", "dgx_a100(2)", "mi250(1)"])

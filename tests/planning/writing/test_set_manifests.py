@@ -12,8 +12,8 @@ import pytest
 
 from treadle.errors import FormatError
 from treadle.formats.judgement import RangedText
-from treadle.planning.writing import set_folder
-from treadle.planning.writing.set_folder import (
+from treadle.lowering import set_folder
+from treadle.lowering.set_folder import (
     _check_apart,
     _kept,
     _manifest,

@@ -12,10 +12,9 @@ import pytest
 from samples.plan_sets import plan_set
 from treadle.errors import ScheduleError
 from treadle.formats.text_options import PROTOCOLS, TextOptions
-from treadle.planning import find_format, solve
-from treadle.planning.writing.lower_set import _word
-from treadle.planning.writing.lowered import Lowered
-from treadle.planning.writing.ranges import (
+from treadle.lowering.lower_set import _word
+from treadle.lowering.lowered import Lowered
+from treadle.lowering.ranges import (
     TextRange,
     _by_protocol,
     narrowed_plan,
@@ -23,6 +22,7 @@ from treadle.planning.writing.ranges import (
     range_words,
     text_ranges,
 )
+from treadle.planning import find_format, solve
 from treadle.schedules.plan import Pipelining, Plan, PlanEntry
 from treadle.schedules.trees.forest_cost import algbw
 

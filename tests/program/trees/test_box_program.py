@@ -7,14 +7,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from treadle.inputs.problem import pose
 from treadle.planning import as_cost_model, solve_sizes
-from treadle.planning.problem import pose
-from treadle.planning.sizing import race
-from treadle.planning.solving.generation import generate
-from treadle.planning.solving.schedulers import find_scheduler
 from treadle.program.any_schedule import lower
 from treadle.program.operation_lists import OperationKind
 from treadle.program.trees.box_program import lower_box
+from treadle.schedulers.generation import generate
+from treadle.schedulers.schedulers import find_scheduler
+from treadle.schedulers.sizes import race
 from treadle.schedules.schedule import written_out
 from treadle.schedules.trees.forest import ForestSchedule
 from treadle.simulation import schedule_tasks

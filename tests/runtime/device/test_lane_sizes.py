@@ -6,9 +6,9 @@ import pytest
 
 from treadle.errors import ScheduleError
 from treadle.planning import program_of, solve
-from treadle.planning.measuring.lane_costs import lane_costs
 from treadle.runtime.device.lane_program import DeviceProtocol
 from treadle.runtime.device.lane_sizes import LaneFigures, LaneLimits, choose_lanes, figures_of, leaving_rate
+from treadle.simulation.lane_costs import lane_costs
 from treadle.topologies import parse
 
 LL, SIMPLE = DeviceProtocol.LL, DeviceProtocol.SIMPLE

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import pytest
 
-from treadle.planning.solving.comparison import compare
+from treadle.api.compare import compare
 from treadle.simulation.costs.cost_model import ClassCost, CostModel, Protocol
 from treadle.topologies.topology import MAX_BANDWIDTH, Topology, TopologyBuilder
 

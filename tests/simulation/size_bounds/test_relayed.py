@@ -10,11 +10,11 @@ import pytest
 from scipy.optimize import Bounds, LinearConstraint, milp
 
 from treadle.errors import ScheduleError
-from treadle.planning.measuring.cost_models import as_cost_model
-from treadle.planning.measuring.size_bounds import size_bounds, size_reasons
-from treadle.planning.problem import pose
+from treadle.inputs.problem import pose
+from treadle.simulation.cost_models import as_cost_model
 from treadle.simulation.costs.cost_model import ClassCost, CostModel, Protocol
 from treadle.simulation.size_bounds.message_terms import message_terms
+from treadle.simulation.size_bounds.problem_bounds import size_bounds, size_reasons
 from treadle.simulation.size_bounds.relayed_messages import relayed_messages
 from treadle.simulation.size_bounds.size_bound_check import check_size_bounds
 from treadle.simulation.size_bounds.size_witness import RelayedWitness, SizeBound, SizeProof

@@ -10,11 +10,11 @@ from itertools import permutations, product
 import pytest
 
 from treadle.errors import ScheduleError
-from treadle.planning.measuring.cost_models import as_cost_model
-from treadle.planning.measuring.size_bounds import size_bounds
-from treadle.planning.problem import pose
-from treadle.planning.solving.bounds import find_bound
+from treadle.inputs.problem import pose
+from treadle.schedulers.bounds import find_bound
+from treadle.simulation.cost_models import as_cost_model
 from treadle.simulation.costs.cost_model import ClassCost, CostModel, Protocol
+from treadle.simulation.size_bounds.problem_bounds import size_bounds
 from treadle.simulation.size_bounds.size_bound_check import check_size_bounds
 from treadle.simulation.size_bounds.size_witness import (
     CrossingWitness,

@@ -14,7 +14,7 @@ from treadle import planning
 from treadle.context import Context, TimeLimitError, under
 from treadle.errors import ScheduleError
 from treadle.math.lp import Program
-from treadle.planning.solving import step_candidates
+from treadle.schedulers import step_candidates
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.schedules.steps.steps import StepSchedule
 from treadle.synthesis.peers import teccl_gather as module

@@ -10,7 +10,7 @@ import pytest
 
 from treadle import planning
 from treadle.errors import ScheduleError
-from treadle.planning.problem import pose
+from treadle.inputs.problem import pose
 from treadle.schedules.trees.forest import Forest
 from treadle.synthesis.peers.tto import tto
 from treadle.verification.schedules import verify

@@ -13,8 +13,8 @@ from shortcuts.step_sums import all_right, mutants
 from treadle.errors import FormatError, ScheduleError
 from treadle.planning import lower as lower_plan
 from treadle.planning import run, simulate, solve
-from treadle.planning.solving.schedulers import find_scheduler
 from treadle.program.any_schedule import lower
+from treadle.schedulers.schedulers import find_scheduler
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.schedules.plan_files.archive import dump_plan, parse_plan
 from treadle.schedules.steps.step_transforms import combine, pipelined, reverse, subdivide

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from shortcuts.switched_ranks import in_boxes
+from treadle.drawing.tree_hops import hops_of
 from treadle.errors import InfeasibleError
 from treadle.planning import lower, solve
-from treadle.planning.drawing.tree_hops import hops_of
-from treadle.planning.solving.transfer import transfer_collective, transfer_schedule
 from treadle.schedules.plan import Plan
 from treadle.schedules.steps.steps import Steps, StepSchedule
+from treadle.schedules.transfer import transfer_collective, transfer_schedule
 from treadle.topologies import parse
 from treadle.topologies.topology import Topology, TopologyBuilder
 from treadle.verification.schedules import verify

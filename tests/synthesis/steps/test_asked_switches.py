@@ -15,7 +15,6 @@ from treadle.arrays import frozen
 from treadle.errors import ScheduleError
 from treadle.planning import lower as lower_texts
 from treadle.planning import run, simulate, solve, solve_sizes
-from treadle.planning.solving.transfer import transfer_schedule
 from treadle.program.any_schedule import lower
 from treadle.program.in_network import in_network_sends
 from treadle.schedules.alltoall.exchange import ExchangeSchedule
@@ -23,6 +22,7 @@ from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.schedules.plan_files.archive import dump_plan, parse_plan
 from treadle.schedules.steps import step_cost
 from treadle.schedules.steps.steps import StepSchedule, WayKind, steps_from_sends
+from treadle.schedules.transfer import transfer_schedule
 from treadle.schedules.trees.forest import Direction
 from treadle.simulation.simulation_options import Sharing, SimulationOptions
 from treadle.synthesis.steps.asked_switches import ask_switches

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from treadle.planning import solve
-from treadle.planning.solving.solve import SolveResult
 from treadle.refusal import Refusal
+from treadle.schedulers.solve import SolveResult
 from treadle.synthesis.trees.allreduce import bound
 from treadle.synthesis.trees.packers import packers
 from treadle.synthesis.trees.packers.packed import Packer

@@ -18,7 +18,7 @@ from samples.strategies import damaged, damages
 from treadle import planning
 from treadle.errors import TreadleError
 from treadle.input_files import parse_json
-from treadle.planning.judging.verification import UnverifiedPlanError
+from treadle.inputs.verification import UnverifiedPlanError
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.plan import Plan
 from treadle.schedules.plan_files.archive import parse_plan

@@ -17,7 +17,7 @@ from samples.strategies import extreme_topologies, sparse_demands
 from samples.wide_fabrics import wide_fabric
 from treadle import planning
 from treadle.errors import InfeasibleError, ScheduleError, TreadleError
-from treadle.planning.problem import pose
+from treadle.inputs.problem import pose
 from treadle.schedules.alltoall.demands import Demands
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.plan import Plan

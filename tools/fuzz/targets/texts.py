@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 from reference.msccl_execution import violations_of
 from samples.strategies import damaged, damages
 from treadle.errors import TreadleError
+from treadle.finder.designing.fabric import describe_fabric
 from treadle.finder.workload import load_workload
 from treadle.formats.msccl.writer import Profile
 from treadle.formats.nccl.reader import parse_nccl_graph
 from treadle.formats.routes.reader import read_route_json
-from treadle.planning.demand_files import read_demands
-from treadle.planning.designing.fabric import describe_fabric
-from treadle.planning.judging.texts import verify_text
-from treadle.planning.measuring.calibration import calibrate_rows
-from treadle.planning.measuring.measurements import read_measurements
+from treadle.inputs.demand_files import read_demands
+from treadle.inputs.texts import verify_text
+from treadle.simulation.calibration.calibration import calibrate_rows
+from treadle.simulation.calibration.measurements import read_measurements
 from treadle.topologies.files import dump_topology, load_topology
 from treadle.topologies.topology import Topology
 

@@ -6,10 +6,10 @@ from treadle import planning
 from treadle.atomic import write_bytes
 from treadle.cli.output import Output, ProgressLine
 from treadle.cli.status import FAILED
+from treadle.inputs.problem import resolve_topology
 from treadle.options.building import CablingCheck, CablingList, Racks
 from treadle.options.rows import keywords, refuse
 from treadle.options.shared import Seed
-from treadle.planning.problem import resolve_topology
 from treadle.render.building import cabling_check_rows, cabling_list_rows
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from treadle import planning
 from treadle.cli.output import Output, ProgressLine, late
+from treadle.inputs.problem import resolve_topology
 from treadle.options.building import Resilience
 from treadle.options.rows import keywords
 from treadle.options.shared import Seed, TimeLimit
-from treadle.planning.problem import resolve_topology
 from treadle.render.building import resilience_rows
 
 

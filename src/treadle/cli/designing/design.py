@@ -12,11 +12,11 @@ from treadle.cli.status import FAILED
 from treadle.errors import FormatError
 from treadle.finder.searches.fresh import SearchLimit
 from treadle.finder.workload import Network, Workload, allreduce_of, load_workload
+from treadle.inputs.problem import resolve_kind
 from treadle.options.building import Racks
 from treadle.options.designing import Design, Finder
 from treadle.options.rows import keywords
 from treadle.options.shared import Seed
-from treadle.planning.problem import resolve_kind
 from treadle.render.building import cabling_rows, growth_row, rewiring_row, rival_rows
 from treadle.render.designing import design_rows
 from treadle.render.problems import plan_values, seconds_row

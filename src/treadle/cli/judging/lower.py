@@ -13,11 +13,11 @@ from treadle.cli.status import FAILED, put
 from treadle.cli.text_places import TextPlace, check_folder, place_of, place_of_group
 from treadle.context import Context
 from treadle.errors import ScheduleError
+from treadle.inputs.group_plans import group_name
 from treadle.options.judging import Lower, Text
 from treadle.options.keywords import TextKeywords
 from treadle.options.rows import keywords
 from treadle.planning import Lowered, Profile, find_format
-from treadle.planning.group_plans import group_name
 from treadle.render.files import describe_shortfall, lower_rows, lowered_values, shortfall_values
 from treadle.render.problems import throughput
 from treadle.render.rows import facts

@@ -9,9 +9,9 @@ from treadle import planning
 from treadle.cli.output import Output, warn
 from treadle.cli.status import FAILED
 from treadle.errors import ScheduleError
+from treadle.inputs.group_plans import group_name
 from treadle.options.keywords import TextKeywords
 from treadle.planning import Format, LoweredSet, Profile
-from treadle.planning.group_plans import group_name
 from treadle.render.files import lower_set_rows
 from treadle.schedules.plan import Plan
 

@@ -11,8 +11,8 @@ from treadle.cli.plan_file import refuse_what_is_no_plan
 from treadle.cli.status import FAILED
 from treadle.context import Context
 from treadle.errors import ScheduleError
+from treadle.inputs.texts import read_text, verify_text
 from treadle.options.judging import Verify
-from treadle.planning.judging.texts import read_text, verify_text
 from treadle.render.comparing import placed_rows
 from treadle.render.files import verify_jobs_rows, verify_rows, verify_text_rows
 from treadle.schedules.plan_files.archive import load_plan

@@ -13,20 +13,20 @@ from treadle.atomic import write_bytes
 from treadle.cli.output import Output, ProgressLine
 from treadle.context import Context, under
 from treadle.errors import FormatError
+from treadle.inputs.fabrics_and_plans import as_plan
+from treadle.inputs.problem import pose, resolve_kind
 from treadle.options.measuring import Calibrate
-from treadle.planning.fabrics_and_plans import as_plan
-from treadle.planning.measuring.calibration import (
+from treadle.schedules.collective import CollectiveKind
+from treadle.simulation.calibration.calibration import (
     Calibration,
     calibrate,
     calibration_lines,
     calibration_summary,
 )
-from treadle.planning.measuring.cost_fit import FittedPoint, Sweep, fit_cost_model
-from treadle.planning.measuring.cost_fit_summary import cost_fit_lines, cost_fit_summary
-from treadle.planning.measuring.cost_models import save_cost_model
-from treadle.planning.measuring.measurements import read_measurements
-from treadle.planning.problem import pose, resolve_kind
-from treadle.schedules.collective import CollectiveKind
+from treadle.simulation.calibration.cost_fit import FittedPoint, Sweep, fit_cost_model
+from treadle.simulation.calibration.cost_fit_summary import cost_fit_lines, cost_fit_summary
+from treadle.simulation.calibration.measurements import read_measurements
+from treadle.simulation.cost_models import save_cost_model
 from treadle.topologies.files import save_topology
 from treadle.topologies.topology import MAX_BANDWIDTH
 from treadle.units import format_size

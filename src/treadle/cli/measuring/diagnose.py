@@ -5,11 +5,11 @@ from __future__ import annotations
 from treadle.cli.fabric_arguments import import_keywords, left_of, read_fabric, tell_warnings
 from treadle.cli.output import Output, ProgressLine, late
 from treadle.cli.status import USAGE, fail
+from treadle.diagnosis.diagnose import diagnose
 from treadle.errors import FormatError
 from treadle.options.measuring import Diagnose
 from treadle.options.rows import keywords
 from treadle.options.shared import TimeLimit
-from treadle.planning.measuring.diagnose import diagnose
 from treadle.render.measuring import diagnosis_rows
 
 

@@ -11,9 +11,9 @@ from treadle.errors import FormatError
 from treadle.options.measuring import Run, Runs
 from treadle.options.rows import keywords
 from treadle.planning import DeviceProtocol, RunKeywords, parse_sizes
-from treadle.planning.measuring.lane_costs import lane_costs
 from treadle.render.measuring import run_rows
 from treadle.render.quantities import Rates
+from treadle.simulation.lane_costs import lane_costs
 from treadle.topologies.topology import Topology
 
 

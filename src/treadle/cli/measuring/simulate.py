@@ -12,10 +12,10 @@ from treadle.cli.output import Output, ProgressLine, warn
 from treadle.cli.status import FAILED
 from treadle.context import Context
 from treadle.errors import FormatError
+from treadle.inputs.texts import read_text
 from treadle.options.measuring import MessageModel, Simulate
 from treadle.options.rows import keywords
 from treadle.planning import PlacedSchedule, SimulationOptions, parse_sizes
-from treadle.planning.judging.texts import read_text
 from treadle.render.measuring import cross_check_rows, simulation_rows
 from treadle.render.rows import Row
 from treadle.schedules.plan import Plan

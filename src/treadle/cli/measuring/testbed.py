@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from treadle.api.run import parse_sizes
 from treadle.cli.output import Output, ProgressLine, warn
 from treadle.cli.plan_file import read_plan
 from treadle.cli.status import FAILED
 from treadle.context import Context
 from treadle.errors import FormatError
+from treadle.inputs.problem import pose, resolve_kind
 from treadle.options.measuring import Testbed
-from treadle.planning.measuring.emulation import testbed
-from treadle.planning.measuring.emulation.testbed_summary import emulation_summary, model_line
-from treadle.planning.measuring.execution import parse_sizes
-from treadle.planning.problem import pose, resolve_kind
 from treadle.schedules.collective import CollectiveKind
+from treadle.testbed import testbed
+from treadle.testbed.testbed_summary import emulation_summary, model_line
 from treadle.topologies.topology import Topology
 from treadle.units import format_seconds, format_size, parse_bandwidth
 

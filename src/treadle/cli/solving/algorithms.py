@@ -8,7 +8,7 @@ from treadle import planning
 from treadle.cli.help import option_help
 from treadle.cli.output import Output, warn
 from treadle.options.solving import Algorithms, Solve
-from treadle.planning.solving.schedulers import find_scheduler, schedulers_summary
+from treadle.schedulers.schedulers import find_scheduler, schedulers_summary
 
 
 def command(o: Algorithms) -> int:

@@ -11,8 +11,8 @@ from treadle.errors import FormatError
 from treadle.options.rows import keywords, refuse
 from treadle.options.shared import Costs, Problem, Seed, TimeLimit, Workers
 from treadle.options.solving import Bound, Compare
-from treadle.planning.workers import workers
 from treadle.render.solving import bound_result_rows, cut_off_rows, jobs_rows
+from treadle.workers import workers
 
 
 def command(o: Bound) -> int:

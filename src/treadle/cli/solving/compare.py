@@ -14,8 +14,8 @@ from treadle.options.rows import keywords
 from treadle.options.shared import Costs, Problem, Seed, TimeLimit, Trim, Workers
 from treadle.options.solving import Compare
 from treadle.planning import parse_sizes
-from treadle.planning.workers import workers
 from treadle.render.comparing import compare_rows
+from treadle.workers import workers
 
 
 def command(o: Compare) -> int:

@@ -17,9 +17,9 @@ from treadle.options.rows import keywords, refuse
 from treadle.options.shared import TimeLimit, Trim, Workers
 from treadle.options.solving import Repair
 from treadle.planning import HardenedRow
-from treadle.planning.workers import workers
 from treadle.render.solving import hardened_cells, hardened_rows, hardened_values, repair_rows
 from treadle.schedules.plan_files.archive import save_plan
+from treadle.workers import workers
 
 
 def command(o: Repair) -> int:

@@ -10,16 +10,16 @@ from treadle.cli.output import COMMAND, STOPGAP, Output, ProgressLine, late, war
 from treadle.cli.status import FAILED
 from treadle.context import Context
 from treadle.errors import FormatError
+from treadle.inputs.problem import resolve_kind
 from treadle.options.rows import keywords, refuse
 from treadle.options.shared import Costs, Problem, Seed, TimeLimit, Workers
 from treadle.options.solving import RouteLimits, Scheduler, Solve
-from treadle.planning.problem import resolve_kind
-from treadle.planning.workers import workers
 from treadle.render.rows import row
 from treadle.render.solving import jobs_rows, route_rows, size_set_rows, solve_rows
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.plan import Plan
 from treadle.topologies.topology import Topology
+from treadle.workers import workers
 
 _OF_ONE = (*Scheduler.rows, "explain", "mesh")
 """Options of a single schedule, which a range of sizes has several of."""
@@ -130,7 +130,7 @@ def _solve_jobs(output: Output, o: Solve) -> int:
     except planning.TimeLimitError:
         return late("there are no plans; allow more time (--time-limit)")
     if folder is not None:
-        from treadle.planning.together.jobs_folder import save_jobs
+        from treadle.schedulers.jobs.jobs_folder import save_jobs
 
         save_jobs(folder, result)
     output.show(jobs_rows(result, output.rates, folder=folder), variant="jobs")

@@ -17,7 +17,6 @@ from torch._C._distributed_c10d import PrefixStore, Store
 from torch.distributed import DistBackendError
 
 from treadle.errors import ScheduleError, TreadleError
-from treadle.planning.measuring.lane_costs import lane_costs
 from treadle.runtime.data import Reduction
 from treadle.runtime.device.lane_program import DeviceProtocol
 from treadle.runtime.device.lane_sizes import (
@@ -30,6 +29,7 @@ from treadle.runtime.device.lane_sizes import (
 )
 from treadle.runtime.device.rank_lanes import AdmittedLanes, PreparedLanes, RankLanes
 from treadle.runtime.device.switch_parts import switch_groups
+from treadle.simulation.lane_costs import lane_costs
 from treadle.torch.gpu import gpu_streams as streams
 from treadle.torch.gpu.gpu_settings import GpuSettings, GpuWay
 from treadle.torch.gpu.opening import NETWORK_THREADS, NoLanesError, StoreExchange, open_lanes

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from treadle.errors import FormatError, ScheduleError
-from treadle.planning.measuring.lane_costs import DEFAULT_LANE_MODEL, lane_costs
 from treadle.runtime.device.lane_program import DeviceProtocol
 from treadle.runtime.measured_sizes import parse_size
+from treadle.simulation.lane_costs import DEFAULT_LANE_MODEL, lane_costs
 
 
 class GpuWay(StrEnum):

@@ -9,22 +9,22 @@ import pytest
 
 from treadle.errors import ScheduleError
 from treadle.planning import solve
-from treadle.planning.measuring.emulation.crossovers import (
+from treadle.program.any_schedule import lower
+from treadle.schedules.collective import CollectiveKind
+from treadle.simulation.tasks import TaskGraph, task_graph
+from treadle.testbed.crossovers import (
     Crossover,
     MeasuredCurve,
     crossovers,
     is_clear,
     turning_size,
 )
-from treadle.planning.measuring.emulation.network_fit import (
+from treadle.testbed.network_fit import (
     NetworkModel,
     TimedProgram,
     fit_network,
     predicted_s,
 )
-from treadle.program.any_schedule import lower
-from treadle.schedules.collective import CollectiveKind
-from treadle.simulation.tasks import TaskGraph, task_graph
 
 RATE, DELAY_NS, SLICE = 2_500_000, 5_000_000, 2**17
 TRUE = NetworkModel(alpha_s=8e-4, epsilon_s=3e-3, share=0.9)

@@ -14,11 +14,15 @@ import pytest
 
 from treadle.errors import ScheduleError
 from treadle.planning import solve
-from treadle.planning.measuring.calibration import INVERSE_BANDWIDTH
-from treadle.planning.measuring.emulation import testbed
-from treadle.planning.measuring.emulation.crossovers import Crossover
-from treadle.planning.measuring.emulation.network_fit import NetworkModel
-from treadle.planning.measuring.emulation.testbed import (
+from treadle.program.program import Operation, OperationKind, program_from_operations
+from treadle.runtime.mpi_c import InterpreterTimes
+from treadle.schedules.collective import CollectiveKind
+from treadle.simulation.calibration.calibration import INVERSE_BANDWIDTH
+from treadle.testbed import testbed
+from treadle.testbed.crossovers import Crossover
+from treadle.testbed.layout import make_layout
+from treadle.testbed.network_fit import NetworkModel
+from treadle.testbed.testbed import (
     EmulationRow,
     LineStatistics,
     Skipped,
@@ -26,11 +30,7 @@ from treadle.planning.measuring.emulation.testbed import (
     dry_run,
     emulate,
 )
-from treadle.planning.measuring.emulation.testbed_summary import emulation_summary, model_line
-from treadle.program.program import Operation, OperationKind, program_from_operations
-from treadle.runtime.mpi_c import InterpreterTimes
-from treadle.schedules.collective import CollectiveKind
-from treadle.testbed.layout import make_layout
+from treadle.testbed.testbed_summary import emulation_summary, model_line
 from treadle.topologies import Topology, TopologyBuilder, parse
 
 GATHER = CollectiveKind.ALLGATHER

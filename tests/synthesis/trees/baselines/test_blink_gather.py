@@ -9,7 +9,7 @@ from fractions import Fraction
 import pytest
 
 from treadle import planning
-from treadle.planning.problem import pose
+from treadle.inputs.problem import pose
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.trees.forest import Forest
 from treadle.synthesis.trees.baselines.blink import best_root, blink, pack_from_root

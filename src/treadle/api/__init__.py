@@ -1,0 +1,1 @@
+"""The verbs of the public Python API, one module each."""

@@ -1,0 +1,445 @@
+"""Schedulers side by side on one problem, all judged by the same verifier."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from time import monotonic, process_time, time
+from typing import Unpack, cast
+
+from treadle.brief import brief
+from treadle.checking import checked, left_alone
+from treadle.context import Context, Progress, TimeLimitError, context, start, under
+from treadle.errors import TreadleError
+from treadle.inputs.fabrics_and_plans import FabricLike, SizesLike, as_sizes
+from treadle.inputs.problem import Problem, pose
+from treadle.options.keywords import ComparisonOptions, ProblemOptions
+from treadle.program.any_schedule import lower_groups
+from treadle.program.group_lists import ProgramGroups
+from treadle.schedulers.bounds import bound_in_groups, find_bound
+from treadle.schedulers.generation import generate
+from treadle.schedulers.schedulers import find_scheduler
+from treadle.schedulers.shared_rates import (
+    SharedRates,
+    alltoalls_alone,
+    bottleneck,
+    shared_rates,
+)
+from treadle.schedulers.sizes.fitting import fitting
+from treadle.schedulers.summing_twin import NVLS, summing_twin
+from treadle.schedulers.third_party.placed_schedules import ForeignSchedule, PlacedSchedule, place_schedules
+from treadle.schedules.collective import Collective, CollectiveKind, busbw_factor
+from treadle.schedules.schedule import Schedule, unit_trees
+from treadle.simulation.congestion import Congestion, congestion
+from treadle.simulation.cost_models import cost_model_of
+from treadle.simulation.costs.cost_model import CostModel
+from treadle.simulation.simulated_plans import SimulatedRow, SimulatedSubject, simulated
+from treadle.simulation.simulation_options import SimulationOptions
+from treadle.simulation.size_bounds.problem_bounds import size_bounds
+from treadle.simulation.size_bounds.size_witness import SizeBound
+from treadle.simulation.tasks import task_graph
+from treadle.synthesis.parallel import map_blocks, runs_apart
+from treadle.synthesis.result import Bound
+from treadle.synthesis.scheduler import Scheduler
+from treadle.synthesis.scheduler_options import OPTIONS_OF, SchedulerOptions, TreeOptions
+from treadle.tabular import Cell, Tabular, plain_row
+from treadle.told_by import told_by
+from treadle.topologies.topology import Topology
+from treadle.verification.schedules import verify as verify_schedule
+from treadle.verification.violations import Report
+
+_MOST_SUMMING = 128
+"""Ranks up to which the optimum of switches that sum takes seconds at most."""
+_MOST_TASKS = 2**17
+"""Of one trial of a number of slices: many schedules are simulated."""
+
+
+@brief("congestion", "sizes", "refusal")
+@dataclass(frozen=True)
+class RowMeasures:
+    """A schedule's messages on the fabric.
+
+    Parameters
+    ----------
+    congestion : Congestion, optional
+        Where they take longest; None where they cannot be told apart.
+    sizes : tuple of SimulatedRow
+        Simulated, for each size that was asked for.
+    refusal : str
+        Why there is nothing of this, else "".
+    """
+
+    congestion: Congestion | None = None
+    sizes: tuple[SimulatedRow, ...] = ()
+    refusal: str = ""
+
+
+@brief("algorithm", "algbw", "trees", "refusal", "seconds")
+@dataclass(frozen=True)
+class ComparisonRow:
+    """One scheduler's result.
+
+    Parameters
+    ----------
+    algorithm : str
+    report : Report, optional
+        Of the verifier; None if the scheduler refused the problem.
+    trees : int, optional
+        Unit trees in all; None for step schedules.
+    seconds : float
+        CPU time to generate the schedule.
+    refusal : str
+        Why there is no schedule, else "".
+    is_late : bool
+        Time ran out.
+    form : str
+        Of a schedule that was brought: the file's format, or "plan"; "" for those that schedulers made.
+    is_peer : bool
+        The scheduler is another project's.
+    measured : RowMeasures, optional
+        What its messages take on the fabric, where that was asked for.
+    notes : tuple of str
+
+    Examples
+    --------
+    >>> import treadle
+    >>> found = treadle.compare("hypercube:3", "allgather", algorithms=["forestcoll", "ring"])
+    >>> [(row.algorithm, row.algbw) for row in found.rows]
+    [('forestcoll', Fraction(24, 7)), ('ring', Fraction(16, 7))]
+    """
+
+    algorithm: str
+    report: Report | None
+    trees: int | None
+    seconds: float
+    refusal: str = ""
+    is_late: bool = False
+    form: str = ""
+    is_peer: bool = False
+    measured: RowMeasures | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def algbw(self) -> Fraction | None:
+        """As the verifier computed it, bytes/s; None without a valid schedule."""
+        return self.report.algbw if self.report is not None and self.report.is_ok else None
+
+
+@brief("bound", "row")
+@dataclass(frozen=True)
+class InNetwork:
+    """An allreduce on the same fabric, were its switches to sum and copy for ranks that ask (NVLink SHARP).
+
+    Parameters
+    ----------
+    bound : Bound
+    row : ComparisonRow
+        Of NCCL's way to do it (`nvls`).
+    """
+
+    bound: Bound
+    row: ComparisonRow
+
+
+@told_by("treadle.render.comparing:compare_rows")
+@dataclass(frozen=True)
+class Comparison(Tabular):
+    """All schedulers on one problem.
+
+    Parameters
+    ----------
+    topology : Topology
+    collective : Collective
+    bound : Bound
+    rows : tuple of ComparisonRow
+        Fastest first; refusals last.
+    sizes : tuple of int
+        Bytes at which they were simulated.
+    in_network : InNetwork, optional
+        Where the fabric's NVSwitches may be of those that sum, and it does not say so.
+    shared : SharedRates, optional
+        Of several groups of ranks at once: what each reaches alone, and all together.
+    cost_model : CostModel, optional
+        What messages cost at these sizes; None: one alpha, as `simulate` has it.
+
+    Examples
+    --------
+    >>> import treadle
+    >>> treadle.compare("ring:4", "allgather", algorithms=["ring"]).rows[0].algorithm
+    'ring'
+    """
+
+    topology: Topology
+    collective: Collective
+    bound: Bound
+    rows: tuple[ComparisonRow, ...]
+    sizes: tuple[int, ...] = ()
+    in_network: InNetwork | None = None
+    shared: SharedRates | None = None
+    cost_model: CostModel | None = None
+
+    @property
+    def optimal_algbw(self) -> Fraction:
+        """The bound, bytes/s."""
+        return self.bound.algbw
+
+    def records(self) -> list[dict[str, Cell]]:
+        """A row for each scheduler, or for each of them and each size that was simulated."""
+        factor = busbw_factor(self.collective.kind, self.collective.group_size)
+        rows: list[dict[str, Cell]] = []
+        for row in self.rows:
+            own: dict[str, object] = {
+                "algorithm": row.algorithm,
+                "algbw_bytes_per_s": row.algbw,
+                "busbw_bytes_per_s": None if row.algbw is None else row.algbw * factor,
+                "share_of_bound": None if row.algbw is None else row.algbw / self.bound.algbw,
+                "trees": row.trees,
+                "seconds": row.seconds,
+                "refusal": row.refusal,
+            }
+            if not self.sizes:
+                rows.append(plain_row(own))
+                continue
+            simulated = row.measured.sizes if row.measured is not None else ()
+            for at in simulated or (None,):
+                figures = {
+                    "size_bytes": None if at is None else at.size_bytes,
+                    "time_s": None if at is None else at.time,
+                    "simulated_algbw_bytes_per_s": None if at is None else at.algbw_bytes_per_s,
+                    "simulated_busbw_bytes_per_s": None if at is None else at.algbw_bytes_per_s * factor,
+                }
+                rows.append(plain_row(own | figures))
+        return rows
+
+
+@checked(sizes=left_alone)
+def compare(
+    topology: FabricLike,
+    collective: Collective | CollectiveKind | str,
+    *,
+    algorithms: Sequence[str] | None = None,
+    beside: list[ForeignSchedule] | tuple[ForeignSchedule, ...] | ForeignSchedule = (),
+    sizes: SizesLike = (),
+    trim: bool = False,
+    seed: int = 0,
+    time_limit_s: float | None = None,
+    progress: Progress | None = None,
+    **problem_options: Unpack[ComparisonOptions],
+) -> Comparison:
+    """Run several schedulers and verify each schedule.
+
+    Parameters
+    ----------
+    topology, collective, **problem_options
+        See `treadle.inputs.problem.pose`.
+    algorithms : sequence of str, optional
+        Default: all for such a collective but those that have to be named (exact synthesis), slow ones where
+        there are many ranks, and step schedules where there are switches.
+    beside : list of Plan, result, schedule, Program, Path or str, or one of them
+        Schedules that are there already: values, plans and files of others; see
+        `treadle.schedulers.third_party.placed_schedules.place_schedule`.
+    sizes : sequence of int or str
+        Bytes of the larger per-rank buffer at which each is simulated.
+    cost_model : CostModel, str or Path, optional
+        What messages cost there; see `simulate`.
+    trim : bool
+        Where nodes are not Eulerian, let ForestColl leave surplus bandwidth unused; baselines need no such
+        thing.
+    seed : int
+        Of those with chance in them.
+    time_limit_s : float, optional
+        Seconds for all together; those that do not get their turn are listed as such.
+    progress : callable, optional
+
+    Raises
+    ------
+    TreadleError
+        For malformed input; InfeasibleError if no schedule exists at all.
+    TimeLimitError
+        If time ran out before anything was known of the optimum of several groups.
+
+    Notes
+    -----
+    Each scheduler is a task of its own where workers are processes (`planning.workers`). In threads they
+    would share an interpreter, and CPU seconds could not be told apart.
+
+    Examples
+    --------
+    >>> import treadle
+    >>> found = treadle.compare("hypercube:3", "allgather", algorithms=["forestcoll", "ring"])
+    >>> [(row.algorithm, row.algbw) for row in found.rows]
+    [('forestcoll', Fraction(24, 7)), ('ring', Fraction(16, 7))]
+    """
+    at = tuple(as_sizes(sizes, "compare: sizes"))
+    cost_model = problem_options.get("cost_model")
+    posed = cast(ProblemOptions, {name: one for name, one in problem_options.items() if name != "cost_model"})
+    named = [find_scheduler(name) for name in algorithms or ()]
+    problem = pose(topology, collective, **posed)
+    model = cost_model_of(problem.topology, cost_model)
+    several = beside if isinstance(beside, list | tuple) else [beside]
+    brought = place_schedules(several, problem)
+    shared: SharedRates | None = None
+    with start(progress, time_limit_s) as running:
+        if problem.collective.groups is not None:
+            told = bound_in_groups(problem, topology, collective, posed)
+            bound, shared = told.bound, shared_rates(told)
+        else:
+            with under(running.unlimited):
+                bound = find_bound(problem, cards_forward=True)  # routes are compared as well
+    with start(progress, time_limit_s):  # the bound's time does not count
+        asked = _asked(problem, bound, at, model, measures=bool(at or beside))
+        chosen = named or fitting(problem, at_sizes=bool(at))
+        if algorithms is not None and not named:
+            chosen = []
+        rows = _rows(problem, [(one, _options(one, trim=trim, seed=seed)) for one in chosen], asked)
+        rows += [_brought_row(one, asked) for one in brought]
+        rows.sort(key=lambda row: -(row.algbw or Fraction(-1)))
+        found = _in_network(problem, asked) if algorithms is None else None
+        if shared is None and problem.collective.blocks is not None:
+            lower = bound.algbw if bound.is_tight else rows[0].algbw if rows else None
+            alone = alltoalls_alone(problem)
+            shared = SharedRates(lower or Fraction(0), bound.algbw, alone, bottleneck(bound.witness))
+        return Comparison(
+            problem.topology, problem.collective, bound, tuple(rows), asked.sizes, found, shared, model
+        )
+
+
+def _in_network(problem: Problem, asked: _Asked) -> InNetwork | None:
+    """NCCL's NVLS on switches that sum; None where that is no question, or time ran out."""
+    twin = summing_twin(problem)
+    if twin is None or problem.collective.n_ranks > _MOST_SUMMING:
+        return None
+    try:
+        bound = find_bound(twin)
+    except TimeLimitError:
+        return None
+    scheduler = find_scheduler(NVLS)
+    sums = _asked(twin, bound, asked.sizes, asked.cost_model, measures=asked.measures)
+    row = _row(twin, (scheduler, OPTIONS_OF[scheduler.form]()), sums)
+    return None if row.refusal else InNetwork(bound, row)
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What is told of every schedule."""
+
+    bound: Bound
+    sizes: tuple[int, ...]
+    measures: bool
+    cost_model: CostModel
+    least: tuple[SizeBound, ...]
+
+
+def _asked(
+    problem: Problem, bound: Bound, sizes: tuple[int, ...], model: CostModel, *, measures: bool
+) -> _Asked:
+    """With the least time of each size, found once for all schedules."""
+    least = size_bounds(problem, bound.witness, sizes, cost_model=model) if sizes else ()
+    return _Asked(bound, sizes, measures, model, least)
+
+
+def _brought_row(placed: PlacedSchedule, asked: _Asked) -> ComparisonRow:
+    """The row of a schedule that was there already."""
+    report = placed.report
+    measured = None
+    if report.is_ok:
+        try:
+            measured = _brought_measures(placed, asked)
+        except TreadleError as error:
+            measured = RowMeasures(refusal=str(error))
+    return ComparisonRow(
+        placed.name, report, placed.trees, 0.0, form=placed.form, measured=measured, notes=placed.notes
+    )
+
+
+def _brought_measures(placed: PlacedSchedule, asked: _Asked) -> RowMeasures:
+    """Of a schedule that was there: a plan by size is priced at each size by what serves it there."""
+    rows: dict[int, SimulatedRow] = {}
+    for part, places in placed.by_size(asked.sizes):
+        sizes = tuple(asked.sizes[at] for at in places)
+        own = replace(asked, sizes=sizes, least=tuple(asked.least[at] for at in places))
+        rows.update(zip(places, _times(part.problem, part.schedule, part.programs, own), strict=True))
+    # links are told of for the largest sizes, as algbw is
+    busy = congestion(placed.topology, placed.programs.programs, asked.bound.algbw)
+    return RowMeasures(busy, tuple(rows[place] for place in sorted(rows)))
+
+
+def _times(
+    problem: Problem, schedule: Schedule | None, programs: ProgramGroups, asked: _Asked
+) -> tuple[SimulatedRow, ...]:
+    """How long messages take at each size."""
+    subject = SimulatedSubject(
+        problem, task_graph(problem.topology, programs.lists), schedule, asked.bound.witness
+    )
+    rows = simulated(
+        subject,
+        asked.sizes,
+        SimulationOptions(),
+        most_tasks=_MOST_TASKS,
+        cost_model=asked.cost_model,
+        bounds=asked.least,
+    )
+    return tuple(row for row, _ in rows)
+
+
+def _options(scheduler: Scheduler, *, trim: bool, seed: int) -> SchedulerOptions:
+    """Trimming for those that heed it; the others need no such thing."""
+    if trim and "trim" in scheduler.heeded:
+        return TreeOptions(trim=True, seed=seed)
+    return OPTIONS_OF[scheduler.form](seed=seed)
+
+
+_Chosen = tuple[Scheduler, SchedulerOptions]
+
+
+def _rows(problem: Problem, chosen: Sequence[_Chosen], asked: _Asked) -> list[ComparisonRow]:
+    """A row for every scheduler, in order."""
+    if not runs_apart():
+        return [_row(problem, one, asked) for one in chosen]
+    # machines share the time of day, no other clock
+    left = context().seconds_left
+    end_s = None if left is None else time() + left
+    blocks = [(problem, one, asked, end_s) for one in chosen]
+    with under(Context(context().progress)):
+        return map_blocks("algorithms", _row_elsewhere, blocks)
+
+
+def _row_elsewhere(problem: Problem, chosen: _Chosen, asked: _Asked, end_s: float | None) -> ComparisonRow:
+    """The row, by a worker; `end_s`: time of day at which to give up."""
+    deadline = None if end_s is None else monotonic() + end_s - time()
+    with under(Context(None, deadline)):
+        return _row(problem, chosen, asked)
+
+
+def _row(problem: Problem, chosen: _Chosen, asked: _Asked) -> ComparisonRow:
+    scheduler, options = chosen
+    name, bound, start = scheduler.name, asked.bound, process_time()
+    try:
+        found = generate(problem, scheduler, options, bound=bound)
+    except TimeLimitError:
+        seconds, reason = process_time() - start, "the time limit was reached"
+        return ComparisonRow(name, None, None, seconds, reason, is_late=True, is_peer=scheduler.is_peer)
+    except TreadleError as error:
+        seconds = process_time() - start
+        return ComparisonRow(name, None, None, seconds, str(error), is_peer=scheduler.is_peer)
+    seconds, schedule = process_time() - start, found.schedule
+    report = verify_schedule(
+        problem.topology,
+        problem.collective,
+        schedule,
+        claimed_optimal_algbw=bound.algbw,
+        witness=bound.witness,
+    )
+    trees = unit_trees(schedule)
+    measured = None
+    if asked.measures and report.is_ok:
+        try:
+            program = lower_groups(problem.topology, problem.collective, schedule)
+            busy = congestion(problem.topology, program.programs, bound.algbw)
+            measured = RowMeasures(busy, _times(problem, schedule, program, asked))
+        except TreadleError as error:
+            measured = RowMeasures(refusal=str(error))
+    return ComparisonRow(
+        name, report, trees, seconds, is_peer=scheduler.is_peer, measured=measured, notes=found.notes
+    )

@@ -1,0 +1,449 @@
+"""After a failure: the same collective on what is left of the fabric, and what the failure costs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from shlex import quote
+from typing import cast
+
+import numpy as np
+
+from treadle.arrays import BoolArray, Int64Array, mask_of
+from treadle.checking import checked
+from treadle.context import Progress, context, in_context
+from treadle.errors import InfeasibleError, ScheduleError, TopologyError
+from treadle.inputs.fabrics_and_plans import PlanLike, as_plan, as_size
+from treadle.options.keywords import OptionKeywords
+from treadle.schedulers.asked_options import asked_options
+from treadle.schedulers.repairing.repair_candidates import DEFAULT_SIZE, JUDGED_AT, Contest, best_for
+from treadle.schedulers.schedulers import algorithm_names, find_scheduler, is_scheduler
+from treadle.schedulers.solve import SolveResult, solve
+from treadle.schedules.alltoall.demands import Demands
+from treadle.schedules.collective import Collective, CollectiveKind, busbw_factor
+from treadle.schedules.factored import FactoredSchedule
+from treadle.schedules.plan import Plan
+from treadle.schedules.witness import CutWitness
+from treadle.synthesis.scheduler_options import Form
+from treadle.told_by import told_by
+from treadle.topologies import reached
+from treadle.topologies.topology import Topology
+from treadle.topologies.transforms.failures import named_links, named_nodes, without_links_and_nodes
+from treadle.units import format_size
+
+_SHOWN = 3
+"""Names of ranks in a message before the rest are counted."""
+
+_DEAR = Fraction(1, 4)
+
+
+@told_by("treadle.render.solving:repair_rows")
+@dataclass(frozen=True)
+class RepairResult:
+    """A plan for what is left of a fabric, beside the one it replaces.
+
+    Parameters
+    ----------
+    old : Plan
+    solved : SolveResult
+        The new plan, verified.
+    links, nodes : tuple of str
+        What failed, each by its exact name.
+    lost_links : int
+        Directed links of the old fabric that the new one lacks, those of failed nodes among them.
+    lost_ranks : tuple of str
+        Ranks of the old plan that are gone.
+    seconds : mapping of stage to CPU seconds
+        Those of `solved`, and `failures` for the fabric and the collective; with `total`.
+    contest : Contest, optional
+        Algorithms that were compared at a size, where the plan's own could not be run or a size was given.
+
+    Examples
+    --------
+    >>> import treadle
+    >>> plan = treadle.solve("torus:3,3", "allgather").plan
+    >>> treadle.repair(plan, links=["n0_0--n0_1"]).lost_ranks
+    ()
+    """
+
+    old: Plan
+    solved: SolveResult
+    links: tuple[str, ...]
+    nodes: tuple[str, ...]
+    lost_links: int
+    lost_ranks: tuple[str, ...]
+    seconds: Mapping[str, float]
+    contest: Contest | None = None
+
+    @property
+    def plan(self) -> Plan:
+        """The new plan."""
+        return self.solved.plan
+
+    @property
+    def new(self) -> Plan:
+        """The plan that replaces the old one."""
+        return self.solved.plan
+
+    @property
+    def optimum_loss(self) -> Fraction | None:
+        """The share of the optimum that is lost; negative if fewer ranks get on better; None: not known.
+
+        Of busbw, as `throughput_loss`: algbw of fewer ranks is another measure, which grows as they leave.
+        """
+        if self.old.optimal_algbw is None or self.new.optimal_algbw is None:
+            return None
+        return self._loss(self.old.optimal_algbw, self.new.optimal_algbw)
+
+    @property
+    def throughput_loss(self) -> Fraction:
+        """The share of the plan's own busbw that is lost; negative if the new plan is faster."""
+        return self._loss(self.old.algbw, self.new.algbw)
+
+    def _loss(self, before: Fraction, after: Fraction) -> Fraction:
+        """The share of busbw that is lost from one algbw of the old ranks to one of the new."""
+        old, new = (
+            busbw_factor(one.kind, one.group_size) for one in (self.old.collective, self.new.collective)
+        )
+        return 1 - (after * new) / (before * old)
+
+    @property
+    def lone_bottleneck(self) -> str | None:
+        """The only rank beyond the new bottleneck, where a quarter of the optimum or more is lost.
+
+        Without it the others may do much better.
+        """
+        cut, loss = self.new.witness, self.optimum_loss
+        if not isinstance(cut, CutWitness) or loss is None or loss < _DEAR:
+            return None
+        ranks = np.array(self.new.collective.ranks)
+        outside = ranks[~np.isin(ranks, cut.nodes)]
+        return self.new.topology.node_names[outside[0]] if len(outside) == 1 else None
+
+    @property
+    def piece_kinds(self) -> tuple[int | None, int | None]:
+        """Kinds of pieces before and after; None where trees are written out or there are none."""
+        return _kinds(self.old), _kinds(self.new)
+
+
+@checked(size_bytes=as_size)
+@in_context(limited=False)
+def repair(
+    plan: PlanLike,
+    *,
+    links: Sequence[str] = (),
+    nodes: Sequence[str] = (),
+    algorithm: str | None = None,
+    form: Form | str | None = None,
+    trim: bool = False,
+    forward: bool = False,
+    size_bytes: int | None = None,
+    time_limit_s: float | None = None,
+    progress: Progress | None = None,
+) -> RepairResult:
+    """Plan anew, as the old plan was made, for its fabric without some links and nodes.
+
+    Plans of `design` were made together with their fabrics, so no algorithm makes such a plan for what is
+    left: several are run, and the fastest plan is taken. So it is for a plan by size, whose ranges are given
+    up, as a note says; `solve_sizes` makes them anew. A plan of several groups of ranks at once is solved
+    anew for all of them together.
+
+    Parameters
+    ----------
+    plan : Plan
+        Its schedules are replaced and not looked at; its witness is checked, since losses refer to it.
+    links : sequence of str
+        ``tail->head`` for one direction, ``one--other`` for both; parallel links fail together, one of them
+        by its number (``one--other#2``, from 0). Patterns and lists with commas as
+        `treadle.topologies.without_failures` takes them.
+    nodes : sequence of str
+        Compute nodes, which then are no ranks any more, switches or NICs; patterns and lists as well.
+    algorithm, form : str, optional
+        Instead of those of the plan. Another algorithm takes its own defaults for all other options. A plan
+        that was asked for in factored form becomes an explicit one if what is left has no factored forest.
+    trim : bool
+        Leave surplus bandwidth unused, which a link that failed in one direction only calls for.
+    forward : bool
+        Of a plan of several groups: from now on ranks of other groups pass data on.
+    size_bytes : int, optional
+        Take the plan that is simulated to be fastest at this size. Default for plans of `design` and those
+        that replaced them: the size that they were chosen for, else 1 MB.
+    time_limit_s, progress
+        As in `solve`.
+
+    Returns
+    -------
+    RepairResult
+
+    Raises
+    ------
+    TopologyError
+        If a name is unknown.
+    InfeasibleError
+        If ranks are cut off from each other (names them), or no schedule exists under these conditions.
+        Of several groups it is a CutOffGroupError, which knows the rate with `forward`.
+    ScheduleError
+        If nothing failed, too few ranks are left, the root or a rank of several groups is gone, the old
+        plan's witness does not hold, or its algorithm does not serve what is left.
+
+    Examples
+    --------
+    >>> import treadle
+    >>> old = treadle.solve("dgx_a100_flat:2", "allgather")
+    >>> result = treadle.repair(old, links=["box0.gpu0--ib0"])
+    >>> result.solved.is_optimal, f"{float(result.optimum_loss):.1%}"
+    (True, '7.7%')
+    """
+    plan = as_plan(plan, "repair: plan")
+    with context().stage("failures"):
+        check_repairable(plan)
+        _check_named(plan.topology, links, nodes)
+        links, nodes = named_links(plan.topology, links), named_nodes(plan.topology, nodes)
+        fabric = without_links_and_nodes(plan.topology, links, nodes)
+        collective, lost_ranks = _restricted(plan, fabric)
+        if forward:
+            collective = forwarding(collective)
+        if collective.groups is None:  # those that are cut off are named with what forwarding would give
+            _check_connected(fabric, collective)
+    at_bytes = _judged_at(plan, algorithm, form, trim=trim, size_bytes=size_bytes)
+    contest: Contest | None = None
+    if at_bytes is not None:
+        solved, contest = best_for(
+            fabric, collective, plan, at_bytes, time_limit_s=time_limit_s, progress=progress
+        )
+    else:
+        how = _how(plan, algorithm, form, trim=trim)
+        solved = _as_before(fabric, collective, how, form, _Limits(time_limit_s, progress))
+    if len(plan.entries) > 1:
+        note = _ranges_note(plan, (*links, *nodes), contest)
+        solved = replace(solved, notes=(*solved.notes, note))
+    for stage, seconds in solved.seconds.items():
+        if stage != "total":
+            context().count(stage, seconds)
+    return RepairResult(
+        old=plan,
+        solved=solved,
+        links=tuple(links),
+        nodes=tuple(nodes),
+        lost_links=plan.topology.n_links - fabric.n_links,
+        lost_ranks=lost_ranks,
+        seconds=context().seconds,
+        contest=contest,
+    )
+
+
+@dataclass(frozen=True)
+class _Limits:
+    """How long, and who is told of progress."""
+
+    time_limit_s: float | None
+    progress: Progress | None
+
+
+def _judged_at(
+    plan: Plan, algorithm: str | None, form: Form | str | None, *, trim: bool, size_bytes: int | None
+) -> int | None:
+    """The size at which several algorithms are compared; None: the plan's own is run, or that asked for."""
+    is_told = algorithm is not None or form is not None or trim
+    if size_bytes is not None:
+        if plan.collective.groups is not None:
+            raise ScheduleError(
+                f"repair: algorithms are compared at a size for one group of ranks, found "
+                f"{len(plan.collective.groups)} at once; leave --size out"
+            )
+        if is_told or plan.collective.kind is CollectiveKind.ALLTOALL or size_bytes < 1:
+            raise ScheduleError(
+                "repair: a size of at least 1 byte compares algorithms of trees and steps; give none of "
+                "--algorithm, --form and --trim with it, and no all-to-all"
+            )
+        return size_bytes
+    recorded = plan.provenance.get(JUDGED_AT)
+    if is_told or (recorded is None and is_scheduler(plan.algorithm)):
+        return None
+    return recorded if isinstance(recorded, int) and recorded > 0 else DEFAULT_SIZE
+
+
+def _as_before(
+    fabric: Topology,
+    collective: Collective,
+    how: tuple[str, OptionKeywords],
+    form: Form | str | None,
+    limits: _Limits,
+) -> SolveResult:
+    """By one algorithm; a factored plan becomes an explicit one where there is no other."""
+    name, options = how
+    try:
+        return _solved(fabric, collective, name, options, limits)
+    except InfeasibleError as error:
+        if form is not None or options.get("form") != Form.FACTORED:
+            raise
+        solved = _solved(fabric, collective, name, {**options, "form": Form.AUTO}, limits)
+        note = f"the plan was asked for in factored form, which is not to be had any more: {error}"
+        return replace(solved, notes=(*solved.notes, note))
+
+
+def _solved(
+    fabric: Topology, collective: Collective, name: str, options: OptionKeywords, limits: _Limits
+) -> SolveResult:
+    return solve(
+        fabric,
+        collective,
+        algorithm=name,
+        time_limit_s=limits.time_limit_s,
+        progress=limits.progress,
+        **options,
+    )
+
+
+def _ranges_note(plan: Plan, failed: Sequence[str], contest: Contest | None) -> str:
+    """That one schedule replaces those of a plan by size, and how to have them again."""
+    without = ",".join(failed) if len(failed) <= _SHOWN else "NAMES"
+    at = "" if contest is None else f", chosen at {format_size(contest.size_bytes)}"
+    return (
+        f"the plan had {len(plan.entries)} schedules by size; this is one for all sizes{at}; for ranges "
+        f"anew: treadle solve {quote(plan.topology.name)} {plan.collective.kind} --without {quote(without)} "
+        f"--size SIZES, with the options that the plan was made with"
+    )
+
+
+def _kinds(plan: Plan) -> int | None:
+    schedule = plan.entries[-1].schedule
+    if not isinstance(schedule, FactoredSchedule):
+        return None
+    return sum(len(layer.pieces) for forest in schedule.forests for layer in forest.layers)
+
+
+def check_repairable(plan: Plan) -> None:
+    """ScheduleError unless the plan's witness proves the optimum that it claims."""
+    if plan.optimal_algbw is None or plan.witness is None:
+        return
+    proved = plan.witness.bound(plan.topology, plan.collective)
+    if proved != plan.optimal_algbw:
+        raise ScheduleError(
+            f"plan: claims an optimum of {plan.optimal_algbw} bytes/s, its witness proves {proved}; "
+            f"treadle verify lists what is wrong with it"
+        )
+
+
+def _check_named(topology: Topology, links: Sequence[str], nodes: Sequence[str]) -> None:
+    if not links and not nodes:
+        raise ScheduleError("repair: nothing failed; name a link or a node (--link A--B, --node NAME)")
+    for name, times in Counter((*links, *nodes)).items():
+        if times > 1:
+            raise TopologyError(f"{topology.name}: {name!r} is named {times} times as failed")
+
+
+def _gone(old: Topology, new: Topology) -> set[str]:
+    """Names of the nodes of a fabric that what is left of it lacks."""
+    return set(old.node_names).difference(new.node_names) if new.n_nodes < old.n_nodes else set()
+
+
+def _places(old: Topology, new: Topology) -> Int64Array:
+    """The number in what is left of a fabric of each of its nodes, which keep their order; -1: gone."""
+    kept = ~mask_of(old.n_nodes, [old.node_index(name) for name in _gone(old, new)])
+    return np.where(kept, np.cumsum(kept) - 1, -1)
+
+
+def _restricted(plan: Plan, fabric: Topology) -> tuple[Collective, tuple[str, ...]]:
+    """The collective of the ranks that are left, and the names of those that are not."""
+    topology, old = plan.topology, plan.collective
+    number = _places(topology, fabric)
+    place_of_rank = number[np.array(old.ranks)]
+    places = place_of_rank.tolist()
+    kept = np.flatnonzero(place_of_rank >= 0).tolist()
+    lost = tuple(topology.node_names[old.ranks[rank]] for rank in np.flatnonzero(place_of_rank < 0))
+    forwarders = tuple(place for node in old.forwarders if (place := int(number[node])) >= 0)
+    if not lost:
+        return replace(old, ranks=tuple(places), forwarders=forwarders), ()
+    if old.groups is not None:
+        raise ScheduleError(
+            f"{fabric.name}: {lost[0]} failed, and its group would be smaller than the {len(old.groups) - 1} "
+            f"others; lay out those that are left (treadle solve --without {lost[0]} --ranks --mesh --axes)"
+        )
+    if len(kept) < 2:
+        raise ScheduleError(
+            f"{fabric.name}: {len(kept)} of {old.n_ranks} ranks left; {old.kind} needs at least 2"
+        )
+    if old.root is not None and places[old.root] < 0:
+        raise ScheduleError(
+            f"{fabric.name}: {topology.node_names[old.ranks[old.root]]!r}, the root of the {old.kind}, "
+            f"failed; solve anew with another root"
+        )
+    return (
+        replace(
+            old,
+            ranks=tuple(places[rank] for rank in kept),
+            root=None if old.root is None else kept.index(old.root),
+            weights=None if old.weights is None else tuple(old.weights[rank] for rank in kept),
+            forwarders=forwarders,
+            demands=None if old.demands is None else Demands(old.demands.matrix[np.ix_(kept, kept)]),
+        ),
+        lost,
+    )
+
+
+def forwarding(collective: Collective) -> Collective:
+    """The collective of several groups whose ranks pass on what is not for them."""
+    if collective.groups is None:
+        raise ScheduleError(
+            "forward: ranks of other groups pass data on where there are several (--mesh), found one group; "
+            "leave it out"
+        )
+    return replace(collective, ranks_forward=True)
+
+
+def _check_connected(topology: Topology, collective: Collective) -> None:
+    """InfeasibleError, with the cut, if some rank cannot get what it is to have."""
+    ranks = np.array(collective.ranks, dtype=np.int64)
+    kind = collective.kind
+    start = int(ranks[collective.root or 0])
+    for backwards, matters in (
+        (False, kind is not CollectiveKind.REDUCE),
+        (True, kind is not CollectiveKind.BROADCAST),
+    ):
+        if not matters:
+            continue
+        inside = reached(topology, start, backwards=backwards)
+        if not inside[ranks].all():
+            raise InfeasibleError(_cut_text(topology, ranks, ~inside if backwards else inside))
+
+
+def _cut_text(topology: Topology, ranks: Int64Array, inside: BoolArray) -> str:
+    """That no link leaves a set of nodes, and which ranks lie on either side."""
+    sides = [
+        _some([topology.node_names[node] for node in ranks[inside[ranks] == side]]) for side in (True, False)
+    ]
+    return (
+        f"{topology.name}: no link is left from {sides[0]} to {sides[1]}: the cut around the former "
+        f"({int(inside.sum())} of {topology.n_nodes} nodes) has no bandwidth; keep a link across, or let the "
+        f"ranks of one side fail too (--node)"
+    )
+
+
+def _some(names: list[str]) -> str:
+    shown = ", ".join(names[:_SHOWN])
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return f"{'rank' if len(names) == 1 else 'ranks'} {shown}{more}"
+
+
+def _how(
+    plan: Plan, algorithm: str | None, form: Form | str | None, *, trim: bool
+) -> tuple[str, OptionKeywords]:
+    """The algorithm and its options: those of the plan, but for what is asked for now."""
+    name = algorithm or plan.algorithm
+    if not is_scheduler(name):
+        raise ScheduleError(
+            f"algorithm {name[:60]!r}: there is none; name one that can be run (--algorithm), of "
+            f"{', '.join(algorithm_names())}"
+        )
+    heeded = (*find_scheduler(name).heeded, "seed")
+    options = asked_options(plan) if name == plan.algorithm else OptionKeywords()
+    # plans of before schedulers refused what they do not heed may record such options
+    options = cast(OptionKeywords, {key: value for key, value in options.items() if key in heeded})
+    if form is not None:
+        options["form"] = form
+    if trim:
+        options["trim"] = True
+    return name, options

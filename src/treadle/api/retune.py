@@ -1,0 +1,96 @@
+"""A set by size under other costs: its ranges are fitted again, its schedules stay as they are."""
+
+from __future__ import annotations
+
+from treadle.checking import checked, left_alone
+from treadle.context import Progress, context, in_context
+from treadle.errors import ScheduleError
+from treadle.inputs.fabrics_and_plans import PlanLike, SizesLike, as_plan, as_sizes
+from treadle.inputs.problem import Problem, model_of
+from treadle.inputs.verification import UnverifiedPlanError, verify
+from treadle.schedulers.schedulers import find_scheduler, is_scheduler
+from treadle.schedulers.sizes.model_corners import doubts_of
+from treadle.schedulers.sizes.race import Racer, RaceRules, race
+from treadle.schedulers.sizes.size_sets import SizeSet, half_octaves, size_set
+from treadle.simulation.cost_models import CostModelLike, as_cost_model
+from treadle.synthesis.result import Bound
+from treadle.verification.schedules import verify_plan
+
+
+@checked(sizes=left_alone)
+@in_context()
+def retune(
+    plan: PlanLike,
+    cost_model: CostModelLike,
+    sizes: SizesLike = "1K..1G",
+    *,
+    max_schedules: int | None = None,
+    progress: Progress | None = None,
+) -> SizeSet:
+    """Fit the ranges of a set to other costs, without synthesis.
+
+    Parameters
+    ----------
+    plan : Plan, str, Path or result with a plan
+        Of one or more schedules.
+    cost_model : CostModel, str or Path
+        What messages cost now; see `simulate`.
+    sizes : sequence of int or str
+        As for `solve_sizes`.
+    max_schedules : int, optional
+        Most size ranges.
+    progress : callable, optional
+
+    Returns
+    -------
+    SizeSet
+        Its plan has schedules of the given one only.
+
+    Raises
+    ------
+    UnverifiedPlanError
+        If the plan's schedules or claims are false.
+    ScheduleError
+        If the plan is of several groups of ranks.
+
+    Examples
+    --------
+    >>> import treadle
+    >>> found = treadle.solve_sizes("ring:3", "allgather", "1K,1G")
+    >>> again = treadle.retune(found, "reference", "1K,1G")
+    >>> [(row.size_bytes, row.title) for row in again.rows]
+    [(1024, 'forestcoll'), (1073741824, 'forestcoll')]
+    """
+    old, model = as_plan(plan, "retune: plan"), as_cost_model(cost_model)
+    at = half_octaves(as_sizes(sizes, "retune: sizes"))
+    if old.collective.groups is not None:
+        raise ScheduleError("retune: sets by size are of one group of ranks")
+    with context().stage("verify"):
+        judged = verify(old)
+        if not judged.is_ok:
+            raise UnverifiedPlanError(judged)
+    rules = RaceRules(Problem(old.topology, old.collective), model)
+    racers: list[Racer] = []
+    for entry, report in zip(old.entries, verify_plan(old), strict=True):
+        name = entry.algorithm or old.algorithm
+        if any(entry.schedule == other.schedule for other in racers):
+            continue
+        is_known = is_scheduler(name) and find_scheduler(name).is_baseline
+        baseline = f"{name} {entry.options}".strip() if is_known else ""
+        racers.append(Racer(rules, name, entry.options, entry.schedule, report, baseline=baseline))
+    with context().stage("race"):
+        race(racers, at)
+    bound = None
+    if old.optimal_algbw is not None and old.witness is not None:
+        bound = Bound(old.optimal_algbw, old.witness, False, model_of(old.topology, old.collective))
+    with context().stage("ranges"):
+        found = size_set(rules, racers, at, bound, max_schedules)
+    return SizeSet(
+        *found,
+        bound,
+        model,
+        doubts_of(rules, racers, found[2]),
+        n_candidates=len(racers),
+        n_timed=sum(bool(racer.times) for racer in racers),
+        seconds=context().seconds,
+    )

@@ -1,0 +1,337 @@
+"""Plans executed on real data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Unpack
+
+from treadle.brief import brief
+from treadle.checking import checked, left_alone
+from treadle.errors import MemoryLimitError, ScheduleError
+from treadle.formats.request import NOTHING_ASKED, Asked
+from treadle.inputs.fabrics_and_plans import PlanLike, SizesLike, as_plan, as_size, as_sizes
+from treadle.inputs.verification import require_verified
+from treadle.program.any_schedule import lower as lower_schedule
+from treadle.program.any_schedule import lower_groups
+from treadle.program.group_lists import ProgramGroups
+from treadle.program.program import Program
+from treadle.runtime.data import ElementType, Reduction
+from treadle.runtime.device.emulated import measure_emulated
+from treadle.runtime.device.judged_lanes import can_switch_sum
+from treadle.runtime.device.lane_lowering import left_to_switches
+from treadle.runtime.device.lane_program import DeviceProtocol
+from treadle.runtime.device.on_gpu import gpu_words, measure_on_gpu
+from treadle.runtime.libfabric import measure_libfabric
+from treadle.runtime.measured_sizes import SweepRow, measure, parse_sizes
+from treadle.runtime.mpi import load_mpi, measure_mpi
+from treadle.runtime.mpi_c import measure_mpi_c
+from treadle.runtime.run_options import RunKeywords, RunOptions
+from treadle.schedules.collective import busbw_factor
+from treadle.schedules.plan import Plan
+from treadle.simulation.lane_costs import lane_costs
+from treadle.simulation.point_to_point import Shortfall, shortfall
+from treadle.tabular import Cell, Tabular, plain_row
+from treadle.topologies.topology import Topology
+from treadle.units import format_size
+
+__all__ = [
+    "DeviceProtocol",
+    "ElementType",
+    "Reduction",
+    "RunKeywords",
+    "RunResult",
+    "RuntimeName",
+    "SweepRow",
+    "has_process_per_rank",
+    "is_reporter",
+    "parse_sizes",
+    "program_of",
+    "programs_of",
+    "run",
+]
+
+
+class RuntimeName(StrEnum):
+    """Executors of programs, spelt as on the command line.
+
+    Examples
+    --------
+    >>> from treadle import planning
+    >>> [one.value for one in planning.RuntimeName]
+    ['in-process', 'mpi', 'mpi-c', 'libfabric', 'device-emulated', 'device-gpu']
+    """
+
+    IN_PROCESS = "in-process"
+    MPI = "mpi"
+    MPI_C = "mpi-c"
+    LIBFABRIC = "libfabric"
+    DEVICE_EMULATED = "device-emulated"
+    DEVICE_GPU = "device-gpu"
+
+    @property
+    def is_started_here(self) -> bool:
+        """Whether this process starts what it needs; else it is one of those that mpirun started."""
+        return self is not RuntimeName.MPI
+
+
+@brief("rows", "wrong")
+@dataclass(frozen=True)
+class RunResult(Tabular):
+    """What was measured on this host.
+
+    Parameters
+    ----------
+    rows : tuple of SweepRow
+        One for each size; empty at all MPI processes but the first.
+    is_reporter : bool
+        This process reports: the only one, or the first of MPI's.
+    shortfall : Shortfall, optional
+        Where the plan leaves copies or sums to the network, which no runtime here does.
+    measured_on : str
+        What moved the data, in words.
+
+    Examples
+    --------
+    >>> import treadle
+    >>> plan = treadle.solve("ring:4", "allreduce").plan
+    >>> [row.size_bytes for row in treadle.run(plan, ["1K"]).rows]
+    [1024]
+    """
+
+    rows: tuple[SweepRow, ...]
+    is_reporter: bool
+    shortfall: Shortfall | None = None
+    measured_on: str = "this host"
+
+    def records(self) -> list[dict[str, Cell]]:
+        """A row for each size, as nccl-tests prints them."""
+        names = [field.name for field in fields(SweepRow)]
+        return [plain_row({name: getattr(row, name) for name in names}) for row in self.rows]
+
+    @property
+    def wrong(self) -> int:
+        """Elements that differ from the collective's definition, over all sizes."""
+        return sum(row.wrong for row in self.rows)
+
+
+def program_of(plan: Plan, size_bytes: int, *, in_place: bool = False, channels: int = 1) -> Program:
+    """The runtime-neutral program of the plan's schedule for a size.
+
+    Raises
+    ------
+    ScheduleError
+        If none serves it, or the plan is of several groups: see `programs_of`.
+
+    Examples
+    --------
+    >>> import treadle
+    >>> plan = treadle.solve("ring:4", "allgather").plan
+    >>> treadle.planning.program_of(plan, 2**20)
+    <Program allgather: 4 ranks, 8 chunks, 36 operations>
+    """
+    schedule = plan.schedule_for(size_bytes)
+    return lower_schedule(plan.topology, plan.collective, schedule, in_place=in_place, channels=channels)
+
+
+def programs_of(plan: Plan, size_bytes: int, *, in_place: bool = False, channels: int = 1) -> ProgramGroups:
+    """The programs of all groups of a plan for a size; of a plan of one group its only one.
+
+    Raises
+    ------
+    ScheduleError
+        If no schedule serves the size.
+
+    Examples
+    --------
+    >>> import treadle
+    >>> plan = treadle.solve("dgx_h100:1", "allgather", mesh="2,4", axes="1").plan
+    >>> found = treadle.planning.programs_of(plan, 2**20)
+    >>> found.groups, found.programs[0]
+    (((0, 1, 2, 3), (4, 5, 6, 7)), <Program allgather: 4 ranks, 4 chunks, 28 operations>)
+    """
+    schedule = plan.schedule_for(size_bytes)
+    return lower_groups(plan.topology, plan.collective, schedule, in_place=in_place, channels=channels)
+
+
+def is_reporter(runtime: RuntimeName | str) -> bool:
+    """Whether this process is the one that prints; MissingDependencyError if MPI is wanted but absent.
+
+    Examples
+    --------
+    >>> from treadle import planning
+    >>> planning.is_reporter("in-process")
+    True
+    """
+    return RuntimeName(runtime).is_started_here or load_mpi().COMM_WORLD.Get_rank() == 0
+
+
+def has_process_per_rank(plan: Plan, runtime: RuntimeName | str) -> bool:
+    """Whether as many processes were started as the runtime needs: any number but for MPI.
+
+    Examples
+    --------
+    >>> import treadle
+    >>> plan = treadle.solve("ring:4", "allgather").plan
+    >>> treadle.planning.has_process_per_rank(plan, "in-process")
+    True
+    """
+    if RuntimeName(runtime).is_started_here:
+        return True
+    return int(load_mpi().COMM_WORLD.Get_size()) == plan.collective.n_ranks
+
+
+def _available_bytes() -> int | None:
+    """Memory that can be had without swapping, where the system says so."""
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+    except OSError:
+        return None
+    found = [int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")]
+    return found[0] if found else None
+
+
+def _check_memory(plan: Plan, size_bytes: int, available: int | None) -> None:
+    """Refuse sizes that this process cannot hold: being killed for it half-way would tell nobody why."""
+    needed = 2 * plan.collective.n_ranks * size_bytes  # input and output of every rank
+    if available is not None and needed > available:
+        raise MemoryLimitError(
+            f"size {format_size(size_bytes)}: the buffers of {plan.collective.n_ranks} ranks need "
+            f"{format_size(needed)} on this host, and {format_size(available)} are free; "
+            f"choose smaller sizes (--size)"
+        )
+
+
+def _check_device_options(runtime: RuntimeName, options: RunKeywords) -> None:
+    """Raise ScheduleError where another runtime is given what only lanes have."""
+    given = [flag for name, flag in _LANE_OPTIONS.items() if name in options]
+    if given and runtime not in _DEVICE:
+        raise ScheduleError(
+            f"run: {', '.join(given)}: for --runtime {' and '.join(_DEVICE)} only, found {runtime}"
+        )
+
+
+_LANE_OPTIONS = {
+    "device_protocols": "--protocol",
+    "lanes": "--lanes",
+    "threads": "--threads",
+    "lane_costs": "--cost-model",
+}
+"""As the command line spells what only lanes have."""
+_DEVICE = (RuntimeName.DEVICE_EMULATED, RuntimeName.DEVICE_GPU)
+_ASKING = {RuntimeName.DEVICE_EMULATED: measure_emulated, RuntimeName.DEVICE_GPU: measure_on_gpu}
+"""Runtimes that ask switches as a plan does."""
+
+_MEASURES = {
+    RuntimeName.IN_PROCESS: measure,
+    RuntimeName.MPI: measure_mpi,
+    RuntimeName.MPI_C: measure_mpi_c,
+    RuntimeName.LIBFABRIC: measure_libfabric,
+    RuntimeName.DEVICE_EMULATED: measure_emulated,
+    RuntimeName.DEVICE_GPU: measure_on_gpu,
+}
+
+
+@checked(sizes=left_alone, slice_bytes=as_size)
+def run(
+    plan: PlanLike,
+    sizes: SizesLike,
+    *,
+    runtime: RuntimeName | str = RuntimeName.IN_PROCESS,
+    in_place: bool = False,
+    on_row: Callable[[SweepRow], None] | None = None,
+    **options: Unpack[RunKeywords],
+) -> RunResult:
+    """Move real data by a plan, check every element and time it.
+
+    Parameters
+    ----------
+    plan : Plan
+    sizes : sequence of int
+        Bytes of the larger per-rank buffer.
+    runtime : RuntimeName or str
+        ``mpi`` must be called by every process under mpirun, one process per rank; ``mpi-c`` and
+        ``libfabric`` start the processes themselves, on this host; ``device-emulated`` runs the lanes of
+        GPUs' thread blocks as threads, ``device-gpu`` those of all ranks on one GPU, in one launch.
+    in_place : bool
+        Whether input and output are one memory.
+    on_row : callable, optional
+        Called with each row as soon as it is there.
+    **options
+        The fields of `treadle.runtime.run_options.RunOptions`: element type and reduction, how often, for how
+        long, with what data, with MPI's own collective beside.
+
+    Raises
+    ------
+    UnverifiedPlanError
+        If the plan's schedules or claims are false.
+    ScheduleError
+        If no schedule of the plan serves a size, or it cannot be executed.
+    MissingDependencyError
+        For MPI without mpi4py or a C compiler, bfloat16 without ml_dtypes.
+
+    Notes
+    -----
+    Times are those of copying memory on this host, or within one GPU; they say nothing about the modelled
+    fabric.
+
+    Examples
+    --------
+    >>> import treadle
+    >>> plan = treadle.solve("ring:4", "allreduce")
+    >>> [(row.size_bytes, row.wrong) for row in treadle.run(plan, ["1K", 64], iterations=1).rows]
+    [(1024, 0), (64, 0)]
+    """
+    plan, sizes = as_plan(plan, "run: plan"), as_sizes(sizes, "run: sizes", least=0)
+    _check_device_options(RuntimeName(runtime), options)
+    if RuntimeName(runtime) in _DEVICE:
+        options.setdefault("lane_costs", lane_costs())
+    reporter = is_reporter(runtime)
+    require_verified(plan)
+    if RuntimeName(runtime).is_started_here:
+        _check_memory(plan, max(sizes, default=0), _available_bytes())
+    rows: list[SweepRow] = []
+    lacking: Shortfall | None = None
+    factor = float(busbw_factor(plan.collective.kind, plan.collective.group_size))
+
+    def told(row: SweepRow) -> SweepRow:
+        """With the busbw of a group: the program of an all-to-all in groups is one over all ranks."""
+        return replace(row, busbw_bytes_per_s=row.algbw_bytes_per_s * factor)
+
+    for entry in plan.entries:
+        served = [size for size in sizes if plan.schedule_for(size) is entry.schedule]
+        if not served:
+            continue
+        programs = programs_of(plan, served[0], in_place=in_place)
+        asks = RuntimeName(runtime) in _ASKING and len(programs.programs) == 1
+        if len(programs.programs) == 1:  # groups leave nothing to switches
+            asked = _asked(plan.topology, programs.programs[0], options) if asks else NOTHING_ASKED
+            lacking = shortfall(plan.topology, plan.collective, programs.programs[0], asked)
+        then = None if on_row is None else _after(told, on_row)
+        if asks:
+            measured = _ASKING[RuntimeName(runtime)](
+                programs, served, on_row=then, switches=plan.topology, **options
+            )
+        else:
+            measured = _MEASURES[RuntimeName(runtime)](programs, served, on_row=then, **options)
+        rows += map(told, measured)
+    if RuntimeName(runtime) is RuntimeName.DEVICE_GPU:
+        return RunResult(tuple(rows), reporter, lacking, gpu_words(max(sizes, default=1)))
+    return RunResult(tuple(rows), reporter, lacking)
+
+
+def _asked(topology: Topology, program: Program, options: RunKeywords) -> Asked:
+    """What lanes leave to switches, those of protocol Simple where there are some."""
+    asked = RunOptions(**options)
+    if asked.device_protocols and DeviceProtocol.SIMPLE not in asked.device_protocols:
+        return NOTHING_ASKED
+    sums = can_switch_sum(asked.element, asked.reduction)
+    return Asked(*left_to_switches(program, topology, switch_sums=sums))
+
+
+def _after(
+    told: Callable[[SweepRow], SweepRow], on_row: Callable[[SweepRow], None]
+) -> Callable[[SweepRow], None]:
+    return lambda row: on_row(told(row))

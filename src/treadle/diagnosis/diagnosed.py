@@ -1,0 +1,138 @@
+"""What a diagnosis says, as values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from treadle.brief import brief
+from treadle.diagnosis.log import Log, ResultTable, TableRow
+from treadle.diagnosis.suspect import Suspect
+from treadle.diagnosis.yardstick_words import BindingPlace
+from treadle.diagnosis.yardsticks import Limit
+from treadle.notebook import own_words, shown
+from treadle.schedules.collective import CollectiveKind
+from treadle.topologies.readers.imported import Imported
+from treadle.topologies.topology import Topology
+
+RING, OPTIMUM, IN_NETWORK = "ring", "optimum", "in-network"
+"""Names of yardsticks."""
+
+
+@brief("name", "share", "place")
+@dataclass(frozen=True)
+class Yardstick:
+    """What a figure is held against.
+
+    Parameters
+    ----------
+    name : str
+        ``ring``, ``optimum`` or ``in-network``.
+    limit : Limit
+    share : float
+        Measured busbw over the limit's.
+    place : BindingPlace
+        Where the limit binds.
+    is_whole : bool
+        Of the whole fabric, where NCCL uses fewer of its NICs than there are.
+    """
+
+    name: str
+    limit: Limit
+    share: float
+    place: BindingPlace
+    is_whole: bool = False
+
+
+@brief("collective", "n_ranks", "topology", "yardsticks", "above")
+@dataclass(frozen=True)
+class JudgedTable:
+    """A table of the log beside the fabric.
+
+    Parameters
+    ----------
+    table : ResultTable
+    collective : CollectiveKind
+    n_ranks : int
+    peak : TableRow
+        The row with the highest busbw.
+    topology : Topology
+        As NCCL uses it: with the NICs that it uses.
+    yardsticks : tuple of Yardstick
+        Ring, optimum and, where it applies, the in-network optimum; those of the whole fabric last.
+    above : str
+        What is said of a figure above the optimum; "" for others.
+    is_low : bool
+        Less than a healthy system reaches.
+    """
+
+    table: ResultTable
+    collective: CollectiveKind
+    n_ranks: int
+    peak: TableRow
+    topology: Topology
+    yardsticks: tuple[Yardstick, ...]
+    above: str
+    is_low: bool
+
+    def yardstick(self, name: str) -> Yardstick | None:
+        """The yardstick of that name, of the NICs in use."""
+        return next((one for one in self.yardsticks if one.name == name and not one.is_whole), None)
+
+
+@shown(own_words)
+@dataclass(frozen=True)
+class Diagnosis:
+    """What a log and a fabric say together.
+
+    Parameters
+    ----------
+    log : Log
+    topology : Topology, optional
+        The whole fabric; None if it is not known.
+    imported : Imported, optional
+        What was recognised in the log's system tree, where the fabric comes from that.
+    assumed : tuple of str
+        What was taken for granted of a fabric that comes from the log.
+    judgements : tuple of JudgedTable
+    unjudged : tuple of (ResultTable, str)
+        Tables without a judgement, and why.
+    suspects : tuple of Suspect
+    used_nics, fabric_nics : int
+        Of a box; 0 if not known.
+    late : tuple of str
+        Yardsticks for which time did not suffice.
+    missing : str
+        Why there is no fabric, and which option gives it; "" if there is one or nothing to judge.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> import treadle
+    >>> log = "# nThread 1 nGpus 8 minBytes 8 maxBytes 8 step: 2(factor) iters: 20 agg iters: 1\\n"
+    >>> log += "#       size         count      type   redop    root     time   algbw   busbw #wrong\\n"
+    >>> log += "  1073741824     268435456     float     sum      -1   5000.0  214.7  375.8      0\\n"
+    >>> _ = Path("nccl.log").write_text(log)
+    >>> treadle.diagnose("nccl.log", topology="dgx_h100:1", collective="allreduce")
+    <Diagnosis allreduce 375.8 GB/s busbw, 84% of ring, 84% of optimum; suspects: none>
+    """
+
+    log: Log
+    topology: Topology | None
+    imported: Imported | None
+    assumed: tuple[str, ...]
+    judgements: tuple[JudgedTable, ...]
+    unjudged: tuple[tuple[ResultTable, str], ...]
+    suspects: tuple[Suspect, ...]
+    used_nics: int
+    fabric_nics: int
+    late: tuple[str, ...]
+    missing: str
+
+    def __repr__(self) -> str:
+        words = [
+            f"{one.collective} {one.peak.busbw:g} GB/s busbw"
+            + "".join(f", {yard.share:.0%} of {yard.name}" for yard in one.yardsticks if not yard.is_whole)
+            for one in self.judgements[:1]
+        ]
+        names = ", ".join(dict.fromkeys(one.name for one in self.suspects)) or "none"
+        return f"<Diagnosis {'; '.join(words) or 'without a figure'}; suspects: {names}>"[:200]

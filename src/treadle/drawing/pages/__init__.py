@@ -1,0 +1,1 @@
+"""HTML reports of plans, steps, designs and parallel plans."""

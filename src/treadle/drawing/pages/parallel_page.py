@@ -1,0 +1,336 @@
+"""A plan that shards a model as a page: its step over time, what computes and moves, memory, states."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import isfinite
+
+from treadle.drawing.page import PageKind, page
+from treadle.drawing.pages.plan_tables import collectives, operators, parameters
+from treadle.drawing.pages.task_lanes import task_lanes
+from treadle.parallelism.evaluation.evaluation import Evaluation, evaluate
+from treadle.parallelism.evaluation.node_work import DeviceNumbers
+from treadle.parallelism.evaluation.retiming import Retimed
+from treadle.parallelism.graph.model_graph import ModelGraph
+from treadle.parallelism.plan.parallel_plan import ParallelPlan
+from treadle.parallelism.searching.parallel_options import ParallelRequest
+from treadle.parallelism.searching.parallel_result import (
+    FabricMatrix,
+    MeshTrial,
+    ParallelizeResult,
+    PricedPlan,
+)
+from treadle.refusal import Refusal
+from treadle.training.costs import Costs
+from treadle.units import format_seconds, format_size
+
+_COMPUTE, _EXPOSED = ["compute", "compute", "forward"], ["exposed", "exposed", "allgather"]
+_PART_KINDS = [
+    ["forward", "F", "forward"],
+    ["backward, with what is computed again", "B", "backward"],
+    ["optimizer", "O", "optimizer"],
+    ["communication of the forward pass", "F", "allgather"],
+    ["communication of the backward pass", "B", "reduce-scatter"],
+]
+_MOST_HELD = 40
+_NEAR = 0.02
+"""A gap that is good news."""
+
+
+@dataclass(frozen=True)
+class ToldPlan:
+    """A plan on a fabric with what is known of it.
+
+    Parameters
+    ----------
+    fabric : str
+    rows : tuple of PricedPlan
+        The plan, then others beside it.
+    evaluation : Evaluation
+        Of the plan.
+    retimed : Retimed or Refusal
+    bound_s : float
+        No plan of the kind that was searched takes less; 0: nothing is proved.
+    is_claimed : bool
+        The bound is what the plan's file says; nothing here checked it.
+    trials : tuple of MeshTrial
+    """
+
+    fabric: str
+    rows: tuple[PricedPlan, ...]
+    evaluation: Evaluation
+    retimed: Retimed | Refusal
+    bound_s: float
+    is_claimed: bool = False
+    trials: tuple[MeshTrial, ...] = ()
+
+
+def parallel_page(result: ParallelizeResult) -> str:
+    """The page of `treadle parallelize --report`: one file of HTML that loads nothing.
+
+    Parameters
+    ----------
+    result : ParallelizeResult
+        The first fabric's plan is told in full, others by their times.
+    """
+    told = []
+    for search in result.searches:
+        costs = search.costs_on(search.best.plan.mesh)
+        told.append(
+            ToldPlan(
+                search.fabric,
+                search.rows,
+                evaluated(search.best.plan, result.model, costs, result.request),
+                search.retimed,
+                search.bound_s,
+                trials=search.meshes,
+            )
+        )
+    return told_page(result.model, result.request, told, notes=result.notes, matrix=result.matrix)
+
+
+def evaluated(plan: ParallelPlan, model: ModelGraph, costs: Costs, request: ParallelRequest) -> Evaluation:
+    """What the evaluator says of a plan under a request."""
+    return evaluate(plan, model, costs, DeviceNumbers.of(request.times), overlap=request.overlap.value)
+
+
+def told_page(
+    model: ModelGraph,
+    request: ParallelRequest,
+    told: Sequence[ToldPlan],
+    *,
+    notes: Sequence[str] = (),
+    matrix: FabricMatrix | None = None,
+) -> str:
+    """The page of plans of a model, of which the first is told in full."""
+    first, plan = told[0], told[0].rows[0].plan
+    left: list[object] = []
+    lanes = {}
+    if timed := [(one, one.retimed) for one in told if isinstance(one.retimed, Retimed)]:
+        left.append({"panel": "lanes"})
+        lanes["lanes"] = {
+            **task_lanes((f"{again.mesh} on {one.fabric}", again.outcome.timeline) for one, again in timed),
+            "note": _lanes_words(timed[0][1]),
+        }
+    left += [
+        _rows_bars(told),
+        _parts(first.evaluation),
+        collectives(first.evaluation),
+        operators(plan, model),
+    ]
+    right: list[object] = [
+        {"panel": "facts", "title": "The plan", "rows": _facts(model, request, first, notes)},
+        _rows_table(told),
+        _memory(first.evaluation, request.memory_bytes),
+        parameters(plan, model),
+    ]
+    if len(first.trials) > 1:
+        right.append(_meshes(first.trials))
+    if matrix is not None:
+        right.append(_matrix(matrix))
+    return page(
+        {
+            "title": f"{model.name} on {first.fabric}, mesh {plan.mesh.text}",
+            "lede": f"How every tensor is sharded on {plan.mesh.n_ranks} {request.device.name}; figures are "
+            "of a model of the machine, nothing is measured here",
+            "tiles": _tiles(first, request),
+            **lanes,
+            "left": left,
+            "right": right,
+        },
+        PageKind.STEP,
+    )
+
+
+def _tiles(told: ToldPlan, request: ParallelRequest) -> list[list[str]]:
+    best, *others = told.rows
+    tiles = [[format_seconds(best.seconds), "a step, by the evaluator", ""]]
+    if told.bound_s:
+        gap = max(0.0, 1 - told.bound_s / best.seconds)
+        words = "its file claims" if told.is_claimed else "proved"
+        is_near = gap <= _NEAR and not told.is_claimed
+        tiles.append([f"{gap:.1%}", f"may be saved at most: {words}", "good" if is_near else ""])
+    if fitting := [row for row in others if row.fits]:
+        near = min(fitting, key=lambda row: row.seconds)
+        tiles.append([f"{near.seconds / best.seconds:.2f}x", f"as quick as {near.name}", ""])
+    tiles.append(
+        [format_size(round(best.memory_bytes)), f"of {format_size(round(request.memory_bytes))} a rank", ""]
+    )
+    return tiles
+
+
+def _no_lanes(why: Retimed | Refusal) -> dict[str, object]:
+    assert isinstance(why, Refusal)
+    words = f"none: no layout that is simulated comes near ({why.reason})"
+    return {"panel": "facts", "title": "Timeline", "rows": [["Timeline", words]]}
+
+
+def _lanes_words(again: Retimed) -> str:
+    words = (
+        f"Simulated as {again.mesh}, the layout of whole axes that the plan comes nearest to: "
+        f"{format_seconds(float(again.outcome.iteration_s))}."
+    )
+    if again.layout.left_out:
+        words += f" What that leaves out: {'; '.join(again.layout.left_out)}."
+    return words
+
+
+def _row_names(told: Sequence[ToldPlan]) -> list[tuple[str, PricedPlan]]:
+    """Plans that fit, the first of each fabric first; alike ones once."""
+    found, seen = [], set()
+    for one in told:
+        for row in one.rows:
+            key = one.fabric, f"{row.seconds:.4e}", f"{row.memory_bytes:.4e}"
+            if key not in seen:
+                seen.add(key)
+                found.append((f"{row.name} on {one.fabric}" if len(told) > 1 else row.name, row))
+    return found
+
+
+def _rows_bars(told: Sequence[ToldPlan]) -> dict[str, object]:
+    rows = [(name, row) for name, row in _row_names(told) if row.fits]
+    bound = told[0].bound_s if len(told) == 1 else 0
+    return {
+        "panel": "bars",
+        "id": "plans",
+        "title": "Plans side by side",
+        "note": "those that fit; a step, by the evaluator",
+        "form": "s",
+        "kinds": [_COMPUTE, _EXPOSED],
+        "rows": [[name, [row.compute_s, _exposed(row)]] for name, row in rows],
+        "limit": bound or None,
+        "limitWords": f"no plan takes less than {format_seconds(bound)}"
+        + (", its file claims" if told[0].is_claimed else ""),
+    }
+
+
+def _exposed(row: PricedPlan) -> float:
+    """Without what differences of floats leave."""
+    return row.exposed_s if row.exposed_s > 1e-12 * row.seconds else 0.0
+
+
+def _rows_table(told: Sequence[ToldPlan]) -> dict[str, object]:
+    return {
+        "panel": "table",
+        "id": "figures",
+        "title": "Figures",
+        "columns": [
+            ["plan", "text"],
+            ["step", "s"],
+            ["exposed", "s"],
+            ["communication", "s"],
+            ["memory", "B"],
+        ],
+        "rows": [
+            [
+                name if row.fits else f"{name} (does not fit)",
+                row.seconds,
+                _exposed(row),
+                row.communication_s,
+                row.memory_bytes,
+            ]
+            for name, row in _row_names(told)
+        ],
+        "leftOut": "Exposed: a rank communicates and does not compute. Communication: hidden or not.",
+    }
+
+
+def _parts(found: Evaluation) -> dict[str, object]:
+    rows = []
+    for one in found.parts:
+        name = one.part if one.plan == 0 else f"{one.part} ({one.plan + 1})"
+        runs = one.runs
+        rows.append(
+            [f"{runs} x {name}", [runs * one.forward_s, runs * one.backward_s, runs * one.optimizer_s, 0, 0]]
+        )
+        if one.communication_s:
+            rows.append(["communication", [0, 0, 0, runs * one.forward_moved_s, runs * one.backward_moved_s]])
+    hides = {
+        "layer": "of each layer the longer of both counts",
+        "none": "both count",
+        "model": "the longer of both sums counts",
+    }[found.overlap]
+    times = "" if found.pipeline is None else f", of one of {found.pipeline.micro_batches} micro-batches"
+    return {
+        "panel": "bars",
+        "id": "parts",
+        "title": "Parts of the model",
+        "note": f"all layers of a kind together{times}; {hides}",
+        "form": "s",
+        "kinds": _PART_KINDS,
+        "rows": rows,
+    }
+
+
+def _memory(found: Evaluation, limit: float) -> dict[str, object]:
+    peak = found.peak
+    most = peak.contents[:_MOST_HELD]
+    rest = peak.contents[_MOST_HELD:]
+    rows: list[list[object]] = [[one.why, one.tensor, one.n_bytes] for one in most]
+    if rest:
+        rows.append([f"{len(rest)} more", "", sum(one.n_bytes for one in rest)])
+    return {
+        "panel": "table",
+        "id": "memory",
+        "title": "Memory at the fullest moment",
+        "note": f"{peak.phase.value} of {peak.part}, {peak.node}",
+        "columns": [["why", "text"], ["tensor", "text"], ["bytes", "B"]],
+        "rows": [["all", "", peak.n_bytes], *rows],
+        "leftOut": f"{format_size(round(limit))} may be used." if isfinite(limit) else "",
+    }
+
+
+def _meshes(trials: Sequence[MeshTrial]) -> dict[str, object]:
+    return {
+        "panel": "table",
+        "id": "meshes",
+        "title": "Meshes that were looked at",
+        "columns": [["mesh", "text"], ["best known", "s"], ["no plan takes less", "s"]],
+        "rows": [
+            [
+                one.mesh.text + ("" if one.is_searched else " (not searched)"),
+                one.seconds if isfinite(one.seconds) else None,
+                one.bound_s if isfinite(one.bound_s) else None,
+            ]
+            for one in trials
+        ],
+        "leftOut": "Not searched: its bound cannot beat the best plan known.",
+    }
+
+
+def _matrix(matrix: FabricMatrix) -> dict[str, object]:
+    return {
+        "panel": "table",
+        "id": "matrix",
+        "title": "Each plan on each fabric",
+        "columns": [["plan of", "text"], *([f"on {name}", "s"] for name in matrix.fabrics)],
+        "rows": [
+            *([name, *row] for name, row in zip(matrix.fabrics, matrix.seconds, strict=True)),
+            ["axes priced one by one", *matrix.isolated_s],
+        ],
+    }
+
+
+def _facts(
+    model: ModelGraph, request: ParallelRequest, told: ToldPlan, notes: Sequence[str]
+) -> list[list[str]]:
+    plan = told.rows[0].plan
+    words = f"{model.parameters / 1e9:.3g} billion parameters, {model.layers} layers"
+    tokens = model.tokens * (1 if plan.pipeline is None else plan.pipeline.micro_batches)
+    rows = [
+        ["Model", f"{model.name}, {words}, {tokens:,} tokens a step"],
+        ["Compute", request.times.words],
+        ["Overlap", f"communication hides behind computing: {request.overlap.value}"],
+        ["Between layers", f"activations {plan.boundary.activation}"],
+    ]
+    if plan.n_recomputed:
+        rows.append(["Computed again", f"{plan.n_recomputed} operators"])
+    if plan.n_chunked:
+        rows.append(["In chunks", f"{plan.n_chunked} operators"])
+    if plan.pipeline is not None:
+        layers = ", ".join(map(str, plan.pipeline.layers))
+        rows.append(["Stages", f"of {layers} layers, {plan.pipeline.micro_batches} micro-batches"])
+    if plan.layers:
+        rows.append(["Mixed layers", ", ".join(plan.layers)])
+    return rows + [["Note", note] for note in notes]

@@ -1,0 +1,1 @@
+"""Fabrics as they are built: racks, cables, prices, growth."""

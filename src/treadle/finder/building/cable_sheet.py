@@ -1,0 +1,151 @@
+"""The cabling list of a fabric: with racks, lengths, media and bundles, and boxes that cables go through."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from treadle.finder.building.build_prices import BuildPrices
+from treadle.finder.building.optical_planes import OpticalBox, OpticalPlanes, share_among
+from treadle.finder.building.placement import RackPlacement, cable_metres
+from treadle.finder.cabling import Cable, cables
+from treadle.tabular import csv_text
+from treadle.topologies.topology import Topology
+from treadle.units import format_link_bandwidth
+
+COPPER, OPTICAL = "copper", "optical"
+
+
+@dataclass(frozen=True)
+class CableSheet:
+    """All cables of a fabric as they are laid.
+
+    Parameters
+    ----------
+    topology : Topology
+    wires : tuple of Cable
+    placement : RackPlacement, optional
+    metres : tuple of Fraction
+        By cable, if placed; through its box and back where it has one.
+    media : tuple of str
+        By cable, if placed: copper within its reach, else optical.
+    planes : OpticalPlanes, optional
+    """
+
+    topology: Topology
+    wires: tuple[Cable, ...]
+    placement: RackPlacement | None
+    metres: tuple[Fraction, ...]
+    media: tuple[str, ...]
+    planes: OpticalPlanes | None
+
+    def bundle(self, place: int) -> str:
+        """The racks that a cable joins, in the order of their numbers; its rack if it is one."""
+        assert self.placement is not None
+        wire = self.wires[place]
+        pair = sorted({int(self.placement.rack[wire.tail]), int(self.placement.rack[wire.head])})
+        racks = [self.placement.racks[one].name for one in pair]
+        if self.planes is None or self.planes.plane[place] < 0:
+            return "--".join(racks)
+        return "+".join(f"{rack}--plane{self.planes.plane[place]}" for rack in racks)
+
+    def text(self) -> str:
+        """As CSV; docs/how-to/architect.md describes the columns."""
+        heads = ["cable", "from_node", "from_port", "to_node", "to_port", "duplex", "bandwidth"]
+        if self.placement is not None:
+            heads += ["from_rack", "from_unit", "to_rack", "to_unit", "length_m", "medium", "bundle"]
+        if self.planes is not None:
+            heads += ["plane", "from_plane_port", "to_plane_port"]
+        return csv_text(heads, map(self._row, range(len(self.wires))))
+
+    def _row(self, place: int) -> list[object]:
+        wire, names = self.wires[place], self.topology.node_names
+        row: list[object] = [
+            place,
+            names[wire.tail],
+            wire.tail_port,
+            names[wire.head],
+            wire.head_port,
+            "yes" if wire.is_duplex else "no",
+            format_link_bandwidth(int(self.topology.bandwidths[wire.link])),
+        ]
+        if self.placement is not None:
+            at = self.placement
+            for node in (wire.tail, wire.head):
+                row += [at.racks[at.rack[node]].name, int(at.unit[node])]
+            row += [f"{float(self.metres[place]):.2f}", self.media[place], self.bundle(place)]
+        if self.planes is not None:
+            is_in = self.planes.plane[place] >= 0
+            figures = [self.planes.plane[place], *self.planes.ports[place]]
+            row += [int(one) if is_in else "" for one in figures]
+        return row
+
+
+def cable_sheet(
+    topology: Topology, placement: RackPlacement | None, box: OpticalBox | None, prices: BuildPrices
+) -> CableSheet:
+    """All cables of a fabric, placed and shared out as asked.
+
+    Parameters
+    ----------
+    topology : Topology
+    placement : RackPlacement, optional
+    box : OpticalBox, optional
+        Stands in the middle of the floor, with all others of its kind.
+    prices : BuildPrices
+        Says how far copper reaches.
+
+    Raises
+    ------
+    InfeasibleError
+        If the boxes do not hold the cables.
+    """
+    wires = cables(topology)
+    planes = None if box is None else share_among(wires, box)
+    if planes is not None:
+        wires = _ports_by_plane(wires, planes)
+    metres: tuple[Fraction, ...] = ()
+    media: tuple[str, ...] = ()
+    if placement is not None:
+        lengths = cable_metres(topology, placement, wires)
+        if planes is not None:
+            lengths = [
+                length if planes.plane[place] < 0 else _through_the_middle(placement, wire)
+                for place, (wire, length) in enumerate(zip(wires, lengths, strict=True))
+            ]
+        metres = tuple(lengths)
+        reach = prices.copper_reach
+        media = tuple(COPPER if one <= reach and planes is None else OPTICAL for one in metres)
+    return CableSheet(topology, wires, placement, metres, media, planes)
+
+
+def _through_the_middle(placement: RackPlacement, wire: Cable) -> Fraction:
+    """Metres of both fibres: from each rack to the boxes in the middle of the floor, slack at both."""
+    floor, racks = placement.floor, placement.racks
+    middle = [sum((getattr(rack, axis) for rack in racks), Fraction(0)) / len(racks) for axis in "xy"]
+    total = Fraction(0)
+    for node in (wire.tail, wire.head):
+        rack = racks[placement.rack[node]]
+        way = abs(rack.x - middle[0]) + abs(rack.y - middle[1])
+        # down from the tray to the middle of the box's rack
+        down = floor.height_below_tray(max(1, floor.units // 2))
+        total += way + floor.height_below_tray(int(placement.unit[node])) + down + floor.slack
+    return total
+
+
+def _ports_by_plane(wires: tuple[Cable, ...], planes: OpticalPlanes) -> tuple[Cable, ...]:
+    """One-way links numbered by plane at each node, so that both fibres of a port mostly go to one box."""
+    first: Counter[int] = Counter()
+    for wire in wires:
+        if wire.is_duplex:
+            first.update((wire.tail, wire.head))
+    out, into = Counter(first), Counter(first)
+    found = list(wires)
+    lone = [place for place, wire in enumerate(wires) if not wire.is_duplex]
+    for place in sorted(lone, key=lambda place: (planes.plane[place], place)):
+        wire = wires[place]
+        found[place] = replace(wire, tail_port=out[wire.tail], head_port=into[wire.head])
+        out[wire.tail] += 1
+        into[wire.head] += 1
+    return tuple(found)

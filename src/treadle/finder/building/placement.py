@@ -1,0 +1,347 @@
+"""Nodes placed in racks: by simulated annealing of swaps, for few metres of cable or few bundles.
+
+A placement is a quadratic assignment, and hard; what is found is good, not proved. Racks are chosen first, by
+the distances between racks; within each rack the nodes with most cables to elsewhere stand highest, where the
+way to the tray is short, and then neighbours within the rack come together by swaps.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from fractions import Fraction
+
+import numpy as np
+
+from treadle.arrays import Int32Array, Int64Array
+from treadle.engine import core, run_core
+from treadle.errors import FormatError, TopologyError
+from treadle.finder.building.floor import Floor, Rack, rack_distances
+from treadle.finder.cabling import Cable, cables
+from treadle.synthesis.core_values.arrangement_values import ArrangeProblem
+from treadle.synthesis.core_values.flow_values import Annealing
+from treadle.topologies.topology import Topology
+
+_STEPS_PER_ITEM = 4000
+"""Proposals: 4 million for 1024 nodes, about a second."""
+_MOST_STEPS = 20_000_000
+_IN_RACK_PASSES = 4
+
+
+class Objective(StrEnum):
+    """What a placement makes small.
+
+    Examples
+    --------
+    >>> from treadle import planning
+    >>> [one.value for one in planning.Objective]
+    ['metres', 'bundles']
+    """
+
+    METRES = "metres"
+    BUNDLES = "bundles"
+
+
+@dataclass(frozen=True)
+class RackPlacement:
+    """Where the nodes of a fabric stand.
+
+    Parameters
+    ----------
+    floor : Floor
+    racks : tuple of Rack
+        Those in use.
+    rack_size : int
+        Most compute nodes in a rack.
+    rack, unit : arrays of int32, shape (n,)
+        By node: its rack, and the lowest unit that it takes, from 1 at the bottom.
+    objective : Objective, optional
+        What was made small; None for nodes in the order of their numbers.
+    """
+
+    floor: Floor
+    racks: tuple[Rack, ...]
+    rack_size: int
+    rack: Int32Array
+    unit: Int32Array
+    objective: Objective | None
+
+
+@dataclass(frozen=True)
+class CableTotals:
+    """What all cables of a placement come to.
+
+    Parameters
+    ----------
+    cables : int
+    metres : Fraction
+    bundles : int
+        Pairs of racks that cables join.
+    in_rack : int
+        Cables that stay in a rack.
+    longest : Fraction
+        Metres.
+    """
+
+    cables: int
+    metres: Fraction
+    bundles: int
+    in_rack: int
+    longest: Fraction
+
+
+def placed_in_order(topology: Topology, floor: Floor, rack_size: int) -> RackPlacement:
+    """Nodes in the order of their numbers, rack by rack; switches likewise, above the nodes.
+
+    Raises
+    ------
+    FormatError
+        If the racks cannot hold so many, or there are too few.
+    """
+    switch_units = floor.units - rack_size * floor.node_units
+    if rack_size < 1 or switch_units < 0:
+        raise FormatError(
+            f"--rack-size {rack_size}: a rack has {floor.units} units and a node takes {floor.node_units}, "
+            f"so expected 1 to {floor.units // floor.node_units}"
+        )
+    n_compute, n_switches = len(topology.compute_nodes), len(topology.switches)
+    if n_switches and not switch_units:
+        raise FormatError(
+            f"--rack-size {rack_size} leaves no unit of {floor.units} for switches; take fewer nodes a rack"
+        )
+    needed = max(-(-n_compute // rack_size), -(-n_switches // switch_units) if n_switches else 0)
+    racks = floor.standing(needed)
+    rack = np.zeros(topology.n_nodes, dtype=np.int32)
+    unit = np.zeros(topology.n_nodes, dtype=np.int32)
+    order = np.arange(n_compute)
+    rack[topology.compute_nodes] = order // rack_size
+    unit[topology.compute_nodes] = order % rack_size * floor.node_units + 1
+    # switches are spread evenly over the racks, as leaves over their nodes
+    order = np.arange(n_switches)
+    rack[topology.switches] = order * needed // max(1, n_switches)
+    firsts = np.searchsorted(rack[topology.switches], rack[topology.switches])
+    unit[topology.switches] = rack_size * floor.node_units + 1 + order - firsts
+    return RackPlacement(floor, racks, rack_size, rack, unit, None)
+
+
+def place_nodes(
+    topology: Topology,
+    floor: Floor,
+    rack_size: int,
+    *,
+    objective: Objective = Objective.METRES,
+    seed: int = 0,
+    effort: float = 1.0,
+) -> RackPlacement:
+    """Nodes in racks such that cables are short or bundles few.
+
+    Parameters
+    ----------
+    topology : Topology
+        Switches take the units of a rack that its nodes leave.
+    floor : Floor
+    rack_size : int
+        Most compute nodes in a rack.
+    objective : Objective
+    seed : int
+    effort : float
+        Of the usual number of proposals, 4000 a node and at most 20 million.
+
+    Returns
+    -------
+    RackPlacement
+        Never worse than the order of the numbers.
+
+    Raises
+    ------
+    FormatError
+        If the racks cannot hold the nodes.
+    TimeLimitError
+        When the deadline of `watch` passed.
+    """
+    start = placed_in_order(topology, floor, rack_size)
+    wires = cables(topology)
+    if len(start.racks) > 1 and wires:
+        start = _in_racks(topology, wires, start, objective, (seed, effort))
+    found = _within_racks(topology, wires, start)
+    plain = placed_in_order(topology, floor, rack_size)
+    if _worth(topology, found, objective) > _worth(topology, plain, objective):
+        found = plain
+    return RackPlacement(floor, found.racks, rack_size, found.rack, found.unit, objective)
+
+
+def _worth(topology: Topology, placement: RackPlacement, objective: Objective) -> tuple[Fraction, ...]:
+    totals = cable_totals(topology, placement)
+    both = (totals.metres, Fraction(totals.bundles))
+    return both if objective is Objective.METRES else both[::-1]
+
+
+def _in_racks(
+    topology: Topology,
+    wires: tuple[Cable, ...],
+    start: RackPlacement,
+    objective: Objective,
+    search: tuple[int, float],
+) -> RackPlacement:
+    """The racks by annealing; units as at the start, in the order of the numbers."""
+    floor, racks = start.floor, len(start.racks)
+    sizes = (start.rack_size, floor.units - start.rack_size * floor.node_units)
+    of_kind = [np.flatnonzero(topology.is_compute), np.flatnonzero(~topology.is_compute)]
+    if not len(of_kind[1]):
+        sizes = (sizes[0], 0)
+    place_class = np.concatenate([np.repeat(np.arange(racks), size) for size in sizes])
+    place_kind = np.repeat(np.arange(2), [racks * size for size in sizes])
+    # items beyond the nodes are empty places
+    place = np.full(len(place_class), -1, dtype=np.int64)
+    taken = np.zeros(len(place_class), dtype=np.bool_)
+    for kind, nodes in enumerate(of_kind):
+        base = 0 if kind == 0 else racks * sizes[0]
+        within = np.zeros(racks, dtype=np.int64)
+        for node in nodes.tolist():
+            slot = base + start.rack[node] * sizes[kind] + within[start.rack[node]]
+            within[start.rack[node]] += 1
+            place[node] = slot
+            taken[slot] = True
+    place[topology.n_nodes :] = np.flatnonzero(~taken)
+    price = _rack_prices(start)
+    pair_price = 0
+    if objective is Objective.BUNDLES:
+        pair_price = 10 * int(price.max())
+        price = price // 16  # ties between placements with as many bundles go to short cables
+    tails = np.array([wire.tail for wire in wires], dtype=np.int32)
+    heads = np.array([wire.head for wire in wires], dtype=np.int32)
+    problem = ArrangeProblem(
+        2,
+        tails,
+        heads,
+        np.ascontiguousarray(place_class, dtype=np.int32),
+        np.ascontiguousarray(place_kind, dtype=np.int32),
+        np.ascontiguousarray(price, dtype=np.int32),
+        pair_price,
+    )
+    seed, effort = search
+    steps = int(effort * min(_MOST_STEPS, _STEPS_PER_ITEM * len(place)))
+    mean = float(price[price > 0].mean()) if (price > 0).any() else 1.0
+    hot = max(mean, pair_price / 4) / 2
+    _, found, _ = run_core(
+        "placement",
+        lambda control: core.arrange_items(
+            problem,
+            np.ascontiguousarray(place, dtype=np.int32),
+            Annealing(max(1, steps), hot, hot / 200, seed),
+            control,
+        ),
+    )
+    rack = np.ascontiguousarray(place_class[found[: topology.n_nodes]], dtype=np.int32)
+    return RackPlacement(
+        floor, start.racks, start.rack_size, rack, _units_in_order(topology, start, rack), None
+    )
+
+
+def _rack_prices(start: RackPlacement) -> Int64Array:
+    """Millimetres of a cable between racks, by nodes of middle height; within a rack a third of it."""
+    floor = start.floor
+    price = rack_distances(start.racks) + round(2000 * floor.height_below_tray(max(1, start.rack_size // 2)))
+    within = round(1000 * floor.unit_height * start.rack_size * floor.node_units / 3)
+    price[np.arange(len(price)), np.arange(len(price))] = within
+    return price
+
+
+def _units_in_order(topology: Topology, start: RackPlacement, rack: Int32Array) -> Int32Array:
+    unit = np.zeros(topology.n_nodes, dtype=np.int32)
+    nodes = start.floor.node_units
+    used = {
+        True: np.zeros(len(start.racks), dtype=np.int64),
+        False: np.zeros(len(start.racks), dtype=np.int64),
+    }
+    for node, where in enumerate(rack.tolist()):
+        is_compute = bool(topology.is_compute[node])
+        count = used[is_compute][where]
+        unit[node] = count * nodes + 1 if is_compute else start.rack_size * nodes + 1 + count
+        used[is_compute][where] += 1
+    return unit
+
+
+def _within_racks(topology: Topology, wires: tuple[Cable, ...], start: RackPlacement) -> RackPlacement:
+    """Units of the compute nodes: those with most cables out of the rack highest, then swaps that shorten."""
+    unit = start.unit.copy()
+    near: list[list[int]] = [[] for _ in range(topology.n_nodes)]
+    out = np.zeros(topology.n_nodes, dtype=np.int64)
+    for wire in wires:
+        if wire.tail == wire.head:
+            continue
+        if start.rack[wire.tail] == start.rack[wire.head]:
+            near[wire.tail].append(wire.head)
+            near[wire.head].append(wire.tail)
+        else:
+            out[[wire.tail, wire.head]] += 1
+    for rack in range(len(start.racks)):
+        nodes = np.flatnonzero((start.rack == rack) & topology.is_compute)
+        places = np.sort(unit[nodes])
+        unit[nodes[np.argsort(out[nodes], kind="stable")]] = places
+        members = nodes.tolist()
+        for _ in range(_IN_RACK_PASSES):
+            if not _swap_once(members, near, out, unit):
+                break
+    return RackPlacement(start.floor, start.racks, start.rack_size, start.rack, unit, None)
+
+
+def _swap_once(nodes: list[int], near: list[list[int]], out: Int64Array, unit: Int32Array) -> bool:
+    """Swap any two nodes of a rack where that saves units of cable; whether any were."""
+    at = {node: int(unit[node]) for node in nodes}
+    # neighbours that are switches of the rack stay where they are
+    for node in nodes:
+        for other in near[node]:
+            at.setdefault(other, int(unit[other]))
+    is_better = False
+    for place, one in enumerate(nodes):
+        for other in nodes[place + 1 :]:
+            a, b = at[one], at[other]
+            saved = (b - a) * (int(out[one]) - int(out[other]))
+            saved += sum(abs(a - at[x]) - abs(b - at[x]) for x in near[one] if x != other)
+            saved += sum(abs(b - at[x]) - abs(a - at[x]) for x in near[other] if x != one)
+            if saved > 0:
+                at[one], at[other] = b, a
+                is_better = True
+    for node in nodes:
+        unit[node] = at[node]
+    return is_better
+
+
+def cable_metres(
+    topology: Topology, placement: RackPlacement, wires: tuple[Cable, ...] | None = None
+) -> list[Fraction]:
+    """Metres of each cable, slack included; a port that is joined to itself has none."""
+    floor, found = placement.floor, []
+    for wire in cables(topology) if wires is None else wires:
+        if wire.tail == wire.head:
+            found.append(Fraction(0))
+            continue
+        one, other = placement.rack[wire.tail], placement.rack[wire.head]
+        units = int(placement.unit[wire.tail]), int(placement.unit[wire.head])
+        if one == other:
+            way = abs(units[0] - units[1]) * floor.unit_height
+        else:
+            a, b = placement.racks[one], placement.racks[other]
+            way = abs(a.x - b.x) + abs(a.y - b.y) + sum(floor.height_below_tray(unit) for unit in units)
+        found.append(way + floor.slack)
+    return found
+
+
+def cable_totals(topology: Topology, placement: RackPlacement) -> CableTotals:
+    """Cables, metres and bundles of a placement."""
+    wires = cables(topology)
+    if not wires:
+        raise TopologyError(f"{topology.name}: there are no cables")
+    lengths = cable_metres(topology, placement, wires)
+    pairs = [
+        tuple(sorted((int(placement.rack[wire.tail]), int(placement.rack[wire.head])))) for wire in wires
+    ]
+    across = [pair for pair in pairs if pair[0] != pair[1]]
+    return CableTotals(
+        cables=len(wires),
+        metres=sum(lengths, Fraction(0)),
+        bundles=len(set(across)),
+        in_rack=len(wires) - len(across),
+        longest=max(lengths),
+    )

@@ -1,0 +1,253 @@
+"""One fabric made out of another by few cross-connects: nodes are relabelled so that most links stay.
+
+The most links that two graphs share under a relabelling is a quadratic assignment, and hard; equal graphs are
+found out exactly, others by simulated annealing of swaps, never worse than the order of the numbers.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from treadle.arrays import Int32Array, positions_of
+from treadle.brief import brief
+from treadle.checking import checked
+from treadle.context import Progress, start
+from treadle.engine import core, run_core
+from treadle.errors import FormatError, InfeasibleError
+from treadle.finder.cabling import Cable, cables
+from treadle.inputs.fabrics_and_plans import FabricLike, as_fabric
+from treadle.inputs.problem import resolve_topology
+from treadle.synthesis.core_values.arrangement_values import ArrangeProblem
+from treadle.synthesis.core_values.flow_values import Annealing
+from treadle.tabular import csv_text
+from treadle.topologies.isomorphism import UndecidedError, find_isomorphism
+from treadle.topologies.properties import has_switches
+from treadle.topologies.topology import Topology
+from treadle.topologies.transforms.changes import with_links
+
+MAX_NODES = 4096
+_STEPS_PER_NODE = 8000
+_MOST_STEPS = 20_000_000
+
+
+@dataclass(frozen=True)
+class CrossConnect:
+    """A connection that is taken off, or made.
+
+    Parameters
+    ----------
+    is_made : bool
+    tail, tail_port, head, head_port : int
+        Nodes by number in the fabric that is changed.
+    """
+
+    is_made: bool
+    tail: int
+    tail_port: int
+    head: int
+    head_port: int
+
+
+@brief("topology", "other", "n_changed", "is_duplex")
+@dataclass(frozen=True)
+class RewiringPlan:
+    """How a fabric becomes another.
+
+    Parameters
+    ----------
+    topology, other : Topology
+        Now, and wanted.
+    node : array of int32, shape (n,)
+        By node of `other`: the node that takes its part.
+    changes : tuple of CrossConnect
+        All that are taken off, then all that are made.
+    is_duplex : bool
+        Whether a connection joins both directions of two ports.
+    n_in_order : int
+        Connections that would be made if every node took the part of its own number.
+
+    Examples
+    --------
+    >>> import treadle
+    >>> plan = treadle.reconfigure("torus:3,4", "circulant:12,3,4")
+    >>> plan.n_changed, plan.n_in_order
+    (0, 9)
+    """
+
+    topology: Topology
+    other: Topology
+    node: Int32Array
+    changes: tuple[CrossConnect, ...]
+    is_duplex: bool
+    n_in_order: int
+
+    @property
+    def n_changed(self) -> int:
+        """Connections that are made."""
+        return sum(change.is_made for change in self.changes)
+
+    def text(self) -> str:
+        """Commands as CSV, each with the node of the wanted fabric whose part its ends take."""
+        heading = ["action", "from_node", "from_port", "to_node", "to_port", "duplex", "from_part", "to_part"]
+        rows = []
+        names, duplex = self.topology.node_names, "yes" if self.is_duplex else "no"
+        part = positions_of(len(self.node), self.node)
+        for one in self.changes:
+            action = "connect" if one.is_made else "disconnect"
+            parts = [self.other.node_names[part[node]] for node in (one.tail, one.head)]
+            ends = (names[one.tail], one.tail_port, names[one.head], one.head_port)
+            rows.append([action, *ends, duplex, *parts])
+        return csv_text(heading, rows)
+
+
+@checked()
+def reconfigure(
+    topology: FabricLike,
+    other: FabricLike,
+    *,
+    seed: int = 0,
+    time_limit_s: float | None = None,
+    progress: Progress | None = None,
+) -> RewiringPlan:
+    """Plan the fewest cross-connects that make one fabric out of another.
+
+    Parameters
+    ----------
+    topology, other : Topology or str
+        Now, and wanted: as many nodes without switches, as many links at each.
+    seed : int
+    time_limit_s : float, optional
+    progress : callable, optional
+
+    Raises
+    ------
+    InfeasibleError
+        If nodes, ports or kinds of cable differ.
+    TimeLimitError
+        If time ran out.
+
+    Examples
+    --------
+    >>> import treadle
+    >>> plan = treadle.reconfigure("torus:3,4", "circulant:12,3,4")
+    >>> plan.n_changed, plan.n_in_order
+    (0, 9)
+    """
+    now, wanted = resolve_topology(topology), resolve_topology(as_fabric(other, "other"))
+    n = now.n_nodes
+    if has_switches(now) or has_switches(wanted) or wanted.n_nodes != n:
+        raise InfeasibleError(
+            f"reconfigure: {now.name} and {wanted.name} must have no switches and as many nodes; found {n} "
+            f"and {wanted.n_nodes}"
+        )
+    if n > MAX_NODES:
+        raise FormatError(f"reconfigure: {n} nodes, at most {MAX_NODES}")
+    kinds = [
+        {wire.is_duplex for wire in cables(fabric) if wire.tail != wire.head} for fabric in (now, wanted)
+    ]
+    is_duplex = kinds == [{True}, {True}]
+    for name, ends in (("out of", "tails"), ("into", "heads")):
+        counts = [np.bincount(getattr(fabric, ends), minlength=n) for fabric in (now, wanted)]
+        if counts[0].min() != counts[0].max() or not np.array_equal(counts[0], counts[1]):
+            raise InfeasibleError(
+                f"reconfigure: links {name} nodes differ; expected the same at all, in both fabrics"
+            )
+    with start(progress, time_limit_s):
+        node = _relabelled(now, wanted, seed)
+    changes = _changes(now, wanted, node, is_duplex)
+    in_order = _changes(now, wanted, np.arange(n, dtype=np.int32), is_duplex)
+    if len(in_order) < len(changes):
+        node, changes = np.arange(n, dtype=np.int32), in_order
+    return RewiringPlan(now, wanted, node, changes, is_duplex, sum(one.is_made for one in in_order))
+
+
+def _relabelled(now: Topology, wanted: Topology, seed: int) -> Int32Array:
+    """By wanted node, the node that takes its part."""
+    n = now.n_nodes
+    # what is plugged counts, not how fast it is: a fabric by name has links of other rates than one designed
+    alike = [with_links(fabric, bandwidth=1) for fabric in (wanted, now)]
+    try:
+        same = find_isomorphism(*alike)
+    except UndecidedError:
+        same = None
+    if same is not None:
+        return np.ascontiguousarray(same, dtype=np.int32)
+    price = np.ones((n, n), dtype=np.int32)
+    price[now.tails, now.heads] = 0
+    places = np.arange(n, dtype=np.int32)
+    problem = ArrangeProblem(
+        1,
+        np.ascontiguousarray(wanted.tails, dtype=np.int32),
+        np.ascontiguousarray(wanted.heads, dtype=np.int32),
+        places,
+        np.zeros(n, dtype=np.int32),
+        price,
+        0,
+    )
+    steps = min(_MOST_STEPS, _STEPS_PER_NODE * n)
+    _, found, _ = run_core(
+        "relabelling",
+        lambda control: core.arrange_items(problem, places, Annealing(steps, 1.5, 0.15, seed), control),
+    )
+    return np.ascontiguousarray(found, dtype=np.int32)
+
+
+def _changes(now: Topology, wanted: Topology, node: Int32Array, is_duplex: bool) -> tuple[CrossConnect, ...]:
+    """Connections that go and that come; ports that become free are used again, in their order."""
+    wires = [wire for wire in cables(now) if wire.tail != wire.head]
+    if not is_duplex:
+        wires = list(_one_way(wires))
+    need = Counter(
+        _ends(int(node[tail]), int(node[head]), is_duplex)
+        for tail, head in zip(wanted.tails.tolist(), wanted.heads.tolist(), strict=True)
+        if tail != head
+    )
+    if is_duplex:
+        need = Counter({ends: count // 2 for ends, count in need.items()})
+    gone: list[CrossConnect] = []
+    # (node, side): a duplex port has one side, of one-way links it sends or receives
+    free: dict[tuple[int, int], list[int]] = defaultdict(list)
+    used: dict[tuple[int, int], set[int]] = defaultdict(set)
+    for wire in wires:
+        sides = ((wire.tail, 0), (wire.head, 0 if is_duplex else 1))
+        ports = (wire.tail_port, wire.head_port)
+        for side, port in zip(sides, ports, strict=True):
+            used[side].add(port)
+        ends = _ends(wire.tail, wire.head, is_duplex)
+        if need[ends] > 0:
+            need[ends] -= 1
+            continue
+        gone.append(CrossConnect(False, wire.tail, wire.tail_port, wire.head, wire.head_port))
+        for side, port in zip(sides, ports, strict=True):
+            free[side].append(port)
+    made: list[CrossConnect] = []
+    for (tail, head), count in sorted(need.items()):
+        for _ in range(count):
+            one = _port(free[tail, 0], used[tail, 0])
+            side = (head, 0 if is_duplex else 1)
+            made.append(CrossConnect(True, tail, one, head, _port(free[side], used[side])))
+    return (*gone, *made)
+
+
+def _port(free: list[int], used: set[int]) -> int:
+    """A port that became free, else the first one that a self-loop has left empty."""
+    if free:
+        return free.pop(0)
+    port = next(port for port in range(len(used) + 1) if port not in used)
+    used.add(port)
+    return port
+
+
+def _one_way(wires: Iterable[Cable]) -> Iterable[Cable]:
+    for wire in wires:
+        yield Cable(wire.tail, wire.tail_port, wire.head, wire.head_port, False, wire.link)
+        if wire.is_duplex:
+            yield Cable(wire.head, wire.head_port, wire.tail, wire.tail_port, False, wire.link)
+
+
+def _ends(tail: int, head: int, is_duplex: bool) -> tuple[int, int]:
+    return (min(tail, head), max(tail, head)) if is_duplex else (tail, head)

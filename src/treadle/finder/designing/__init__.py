@@ -1,0 +1,1 @@
+"""Candidates for the best fabric of a size and degree."""

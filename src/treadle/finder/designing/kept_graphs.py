@@ -1,0 +1,101 @@
+"""Graphs that a search found, kept on disk for the next design of that size and valued anew when read."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from treadle.errors import TreadleError
+from treadle.finder.construction import Base, ScheduleMethod, expression, in_one_word
+from treadle.finder.designing.candidates import named_option
+from treadle.finder.designing.store import keep_value, key_of
+from treadle.finder.search import FabricCandidate
+from treadle.topologies.naming import MAX_NAME
+from treadle.topologies.properties import is_symmetric
+from treadle.topologies.registry import catalogue
+
+_MOST_KEPT = 16
+_MAX_FILE_BYTES = 2**16
+
+
+def kept_graphs(
+    nodes: int, degree: int, directory: Path | None, *, bidirectional: bool
+) -> tuple[FabricCandidate, ...]:
+    """What earlier searches kept for a size; only what is of that size, with its figures computed anew.
+
+    Parameters
+    ----------
+    nodes, degree : int
+    directory : Path, optional
+        None: there is nothing.
+    bidirectional : bool
+        Only with links in opposite pairs.
+    """
+    if directory is None:
+        return ()
+    path = _path(nodes, degree, directory, bidirectional=bidirectional)
+    found = []
+    for text in _expressions(path, nodes, degree):
+        try:
+            option = named_option(text, nodes, degree)
+        except (TreadleError, ValueError, ArithmeticError, RecursionError, MemoryError):
+            continue  # damaged or foreign
+        two_way = is_symmetric(option.topology)
+        if not bidirectional or two_way:
+            figures = option.candidate
+            gather = replace(figures.gather, is_bidirectional=two_way)
+            same = figures.reduce is figures.gather
+            reduce = gather if same else replace(figures.reduce, is_bidirectional=two_way)
+            made = figures.construction
+            if text.startswith("with_"):
+                made = Base(text, in_one_word(text), ScheduleMethod.BFB, "neighbour")
+            found.append(replace(figures, construction=made, gather=gather, reduce=reduce))
+    return tuple(found)
+
+
+def keep_graphs(
+    nodes: int,
+    degree: int,
+    graphs: Iterable[FabricCandidate],
+    directory: Path | None,
+    *,
+    bidirectional: bool,
+) -> None:
+    """Keep graphs for the next design of this size; what was kept before makes room."""
+    texts = [expression(one.construction) for one in graphs][:_MOST_KEPT]
+    if directory is None or not texts:
+        return
+    path = _path(nodes, degree, directory, bidirectional=bidirectional)
+    value = {"nodes": nodes, "degree": degree, "graphs": [text for text in texts if len(text) <= MAX_NAME]}
+    keep_value(path, value)
+
+
+def _path(nodes: int, degree: int, directory: Path, *, bidirectional: bool) -> Path:
+    links = "two-way" if bidirectional else "any"
+    question: Mapping[str, str] = {"graphs": f"{nodes} nodes", "degree": str(degree), "links": links}
+    return directory / f"{key_of(question)}.graphs"
+
+
+def _expressions(path: Path, nodes: int, degree: int) -> list[str]:
+    """The expressions of a file that says so of this size; none of one that is anything else."""
+    try:
+        if not path.is_file() or path.stat().st_size > _MAX_FILE_BYTES:
+            return []
+        value = json.loads(path.read_bytes())
+        if (value["nodes"], value["degree"]) != (nodes, degree):
+            return []
+        texts = value["graphs"]
+        if not isinstance(texts, list) or len(texts) > _MOST_KEPT:
+            return []
+        os.utime(path)
+        return [text for text in texts if isinstance(text, str) and _is_graph(text)]
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        return []
+
+
+def _is_graph(text: str) -> bool:
+    """Whether it is one call of the catalogue: never a path, whatever a file says."""
+    return len(text) <= MAX_NAME and text.endswith(")") and text.partition("(")[0] in catalogue()

@@ -1,0 +1,237 @@
+"""Fabrics with what a workload in groups costs on them, their ranks placed such that the groups fall well."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from csv import writer
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from io import StringIO
+from math import inf
+
+from treadle.context import WorkBudget
+from treadle.finder.construction import Placed, expression, unplaced
+from treadle.finder.designing.workload_costs import (
+    Shared,
+    costs_of,
+    is_quick_in_groups,
+    shared_figures,
+    total_seconds,
+    with_exact_rates,
+)
+from treadle.finder.evaluate import GroupFigures
+from treadle.finder.measure import Option
+from treadle.finder.rank_order import RankGroups, order_ranks
+from treadle.finder.workload import Exchange, Network, Workload
+from treadle.topologies.naming import MAX_NAME
+from treadle.topologies.properties import is_symmetric
+
+_HOPEFUL = 1.1
+"""Times the fastest, up to which what the search thinks of a placement may be worth its exact price."""
+
+_WORTHWHILE = 1e-6
+"""Part of the time that a placement is to save."""
+
+
+def placement_sheet(option: Option) -> str:
+    """Rank, node and the node's number in the fabric's own numbers, as CSV.
+
+    Parameters
+    ----------
+    option : Option
+
+    Examples
+    --------
+    >>> from treadle.finder.designing.candidates import named_option
+    >>> print(placement_sheet(named_option('with_nodes_ordered(hamming(2, 2), "0,1,3,2")', 4, 2)))
+    rank,node,number
+    0,"0,0",0
+    1,"0,1",1
+    2,"1,1",3
+    3,"1,0",2
+    <BLANKLINE>
+    """
+    made, names = option.candidate.construction, option.topology.node_names
+    nodes: Sequence[int] = made.nodes if isinstance(made, Placed) else range(len(names))
+    text = StringIO()
+    sheet = writer(text, lineterminator="\n")
+    sheet.writerow(("rank", "node", "number"))
+    sheet.writerows(zip(range(len(names)), names, nodes, strict=True))
+    return text.getvalue()
+
+
+@dataclass(frozen=True)
+class PlacementPace:
+    """Work for placements in a design.
+
+    Parameters
+    ----------
+    seed : int
+        Of the searches.
+    links : int
+        That searches look at; 16 million take a quarter of a second.
+    rates : int
+        For the exact rates of placed groups, as an `WorkBudget`: two seconds.
+    """
+
+    seed: int = 0
+    links: int = 16_000_000
+    rates: int = 2 * 10**9
+
+    @classmethod
+    def of(cls, seed: int, *, is_searched: bool) -> PlacementPace:
+        """Ten times the work where better graphs are searched for, too."""
+        usual, factor = cls(seed), 10 if is_searched else 1
+        return cls(seed, factor * usual.links, factor * usual.rates)
+
+
+@dataclass(frozen=True)
+class PricedFabric:
+    """A fabric and what groups cost on it.
+
+    Parameters
+    ----------
+    option : Option
+        With its ranks placed where that serves the workload better.
+    shared : mapping of (group size, stride) to GroupFigures
+    own_s : float, optional
+        Seconds of the workload with ranks in the order of the fabric's own numbers, where they were placed.
+    """
+
+    option: Option
+    shared: Shared
+    own_s: float | None = None
+
+
+def priced_fabrics(
+    options: Sequence[Option],
+    workload: Workload,
+    network: Network,
+    pace: PlacementPace,
+    *,
+    best_s: float = inf,
+) -> list[PricedFabric]:
+    """Each fabric as it serves a workload: with its own order of ranks, or a better one that a search finds.
+
+    What is found is priced, which takes longest, where it may make the fabric the fastest of all.
+
+    Parameters
+    ----------
+    options : sequence of Option
+        Of one size.
+    workload : Workload
+    network : Network
+    pace : PlacementPace
+    best_s : float
+        Seconds of the workload on the fastest fabric that is known besides.
+    """
+    found = [_with_rates(option, workload, None) for option in options]
+    times = [_seconds(own, workload, network) for own in found]
+    best_s = min([best_s, *(seconds for seconds in times if seconds is not None)])
+    moved = []
+    for place, (own, seconds) in enumerate(zip(found, times, strict=True)):
+        least = _seconds(_ideal(own), workload, network)
+        if seconds is None or least is None or seconds <= least * (1 + _WORTHWHILE):
+            continue
+        kinds, work = rank_groups(own.option, workload, network), pace.links // len(options)
+        other = _placed(own.option, kinds, work, pace.seed)
+        if other is None:
+            continue
+        alone = _alone(own, workload, network)
+        estimate = alone + (seconds - alone) * other[0]
+        if estimate < _HOPEFUL * best_s:
+            moved.append((estimate, other[1], place))
+    # the most promising ones first, for which there is work enough
+    budget = WorkBudget(pace.rates)
+    for _, option, place in sorted(moved, key=lambda one: (one[0], one[2])):
+        placed, before = _with_rates(option, workload, budget), times[place]
+        seconds = _seconds(placed, workload, network)
+        if before is not None and seconds is not None and seconds < before * (1 - _WORTHWHILE):
+            found[place] = replace(placed, own_s=before)
+    return found
+
+
+def _ideal(priced: PricedFabric) -> PricedFabric:
+    """What no placement can be below: every group among neighbours, all ports bringing something new."""
+    nodes = priced.option.nodes
+    shared = {
+        (size, stride): GroupFigures(
+            1, Fraction(size - 1, size), Fraction(size - 1, size), nodes * (size - 1)
+        )
+        for size, stride in priced.shared
+    }
+    return replace(priced, shared=shared)
+
+
+def _with_rates(option: Option, workload: Workload, budget: WorkBudget | None) -> PricedFabric:
+    shared = shared_figures(option, workload, option.nodes)
+    return PricedFabric(option, with_exact_rates(option, shared, workload, option.nodes, budget))
+
+
+def _seconds(priced: PricedFabric, workload: Workload, network: Network) -> float | None:
+    option = replace(priced.option, flow=None)
+    return total_seconds(workload, costs_of(option, workload, network, option.nodes, priced.shared))
+
+
+def _alone(priced: PricedFabric, workload: Workload, network: Network) -> float:
+    """Seconds of the calls over all nodes, which no placement changes."""
+    option, nodes = replace(priced.option, flow=None), priced.option.nodes
+    costs = costs_of(option, workload, network, nodes, priced.shared)
+    return sum(
+        float(call.count) * (cost or 0.0)
+        for call, cost in zip(workload.calls, costs, strict=True)
+        if call.group_size is None or call.group_size == nodes
+    )
+
+
+def rank_groups(option: Option, workload: Workload, network: Network) -> list[RankGroups]:
+    """The kinds of groups of a workload, with what their trees cost on a fabric.
+
+    Parameters
+    ----------
+    option : Option
+    workload : Workload
+    network : Network
+    """
+    nodes, prices = option.nodes, dict[tuple[int, int, int], list[float]]()
+    backwards = 0 if is_symmetric(option.topology) else 1
+    for call in workload.calls:
+        size = call.group_size
+        if size is None or size == nodes or not is_quick_in_groups(call, nodes):
+            continue
+        count, transfer = float(call.count), call.size_bytes / network.bandwidth_bytes_per_s
+        share = option.degree / size
+        reducing = transfer + network.gamma_s_per_byte * call.size_bytes
+        parts = []
+        if call.kind in (Exchange.ALLGATHER, Exchange.ALLREDUCE):
+            parts.append((0, share * transfer, 0.0))
+        if call.kind in (Exchange.REDUCE_SCATTER, Exchange.ALLREDUCE):
+            parts.append((backwards, share * reducing, 0.0))
+        if call.kind is Exchange.ALLTOALL:
+            parts.append((0, 0.0, transfer / (size * nodes)))
+        for graph, load, distance in parts:
+            known = prices.setdefault((size, call.stride, graph), [0.0, 0.0, 0.0])
+            for place, price in enumerate((network.alpha_s, load, distance)):
+                known[place] += count * price
+    return [RankGroups(*place, *sums) for place, sums in prices.items()]
+
+
+def _placed(option: Option, kinds: Sequence[RankGroups], work: int, seed: int) -> tuple[float, Option] | None:
+    """Part of the trees' cost that is left with ranks placed better, and that fabric; None if none is found.
+
+    Nor is one whose expression would be too long for a name.
+    """
+    if not kinds:
+        return None
+    found = order_ranks(option.topology, kinds, work=work, seed=seed)
+    if found.cost >= found.own_cost * (1 - _WORTHWHILE):
+        return None
+    made, nodes = option.candidate.construction, found.nodes.tolist()
+    if isinstance(made, Placed):
+        nodes = [made.nodes[node] for node in nodes]
+    placed = Placed(unplaced(made), tuple(nodes))
+    if len(expression(placed)) > MAX_NAME:
+        return None
+    return found.cost / found.own_cost, replace(
+        option, candidate=replace(option.candidate, construction=placed)
+    )

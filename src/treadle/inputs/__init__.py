@@ -1,0 +1,1 @@
+"""What users give, read and checked: fabrics, plans, meshes, demands; from these a problem."""

@@ -1,0 +1,279 @@
+"""What is to be planned: a fabric and a collective on it, from values or from what a user typed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from fractions import Fraction
+from pathlib import Path
+from types import MappingProxyType
+from typing import Unpack
+
+from treadle.brief import brief
+from treadle.checking import checked
+from treadle.errors import FormatError, ScheduleError, TopologyError
+from treadle.inputs.demand_files import read_demands
+from treadle.inputs.fabrics_and_plans import FabricLike, as_fabric
+from treadle.inputs.meshes import groups_of
+from treadle.options.keywords import ProblemOptions
+from treadle.schedules.alltoall.demands import block_demands
+from treadle.schedules.collective import Collective, CollectiveKind, busbw_factor
+from treadle.spelling import spelt_alike, unknown
+from treadle.topologies import parse, subset, without_failures
+from treadle.topologies.topology import Topology
+
+_RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
+_SHORT_NAMES: Mapping[str, str] = MappingProxyType(
+    {"a2a": "alltoall", "all2all": "alltoall", "bcast": "broadcast"}
+)
+
+
+@brief("collective", "topology")
+@dataclass(frozen=True)
+class Problem:
+    """A fabric and a collective on it that fit each other.
+
+    Parameters
+    ----------
+    topology : Topology
+        The fabric as used: absent nodes are taken out.
+    collective : Collective
+
+    Examples
+    --------
+    >>> from treadle import planning
+    >>> planning.pose("ring:4", "allgather").topology.n_nodes
+    4
+    """
+
+    topology: Topology
+    collective: Collective
+
+
+def model_of(topology: Topology, collective: Collective) -> str:
+    """What switches are assumed to do where an optimum depends on it; else "".
+
+    That is for an allreduce, and in groups wherever switches could copy or add: there they do not. In groups
+    of an all-to-all it is who passes data on.
+
+    Examples
+    --------
+    >>> from treadle import planning
+    >>> problem = planning.pose("dgx_h100:1", "allreduce")
+    >>> planning.model_of(problem.topology, problem.collective)
+    'allreduce without in-network multicast and aggregation'
+    """
+    kind = collective.kind
+    if kind is CollectiveKind.ALLTOALL and collective.blocks is not None:
+        return "alltoall in groups, ranks of other groups forward"
+    able = [name for name in ("multicast", "aggregation") if getattr(topology, name).any()]
+    if collective.groups is not None and able:
+        used = [name for name in able if (kind.broadcasts if name == "multicast" else kind.reduces)]
+        return f"{kind} in groups, without in-network {' and '.join(used)}" if used else ""
+    if kind is not CollectiveKind.ALLREDUCE:
+        return ""
+    if not able:
+        return "allreduce without in-network multicast and aggregation"
+    capable = topology.multicast | topology.aggregation
+    asked = capable & ~topology.turns_round
+    how = ", for ranks that ask" if asked.any() else ""
+    if asked.any() and not asked[capable].all():
+        how = ", by themselves or for ranks that ask"
+    return f"allreduce with in-network {' and '.join(able)}{how}"
+
+
+def exact_text(value: Fraction) -> str:
+    """An exact rational as JSON has it: ``1040/3``, with a denominator even where that is 1."""
+    return f"{value.numerator}/{value.denominator}"
+
+
+def busbw_values(key: str, algbw: Fraction, collective: Collective) -> dict[str, object]:
+    """What JSON says of a throughput as nccl-tests scales it, under keys that begin with `key`."""
+    scaled = algbw * busbw_factor(collective.kind, collective.group_size)
+    return {
+        f"{key}_bytes_per_s": float(scaled),
+        f"{key}_exact": f"{scaled.numerator}/{scaled.denominator}",
+    }
+
+
+def resolve_topology(topology: FabricLike, *, file_format: str | None = None) -> Topology:
+    """A fabric from whatever is taken as one (`as_fabric`); FormatError, TopologyError otherwise."""
+    found = as_fabric(topology)
+    return found if isinstance(found, Topology) else parse(found, format=file_format)
+
+
+def resolve_kind(kind: CollectiveKind | str) -> CollectiveKind:
+    """The kind of that name, however it is spelt; FormatError for an unknown one.
+
+    Examples
+    --------
+    >>> print(*map(resolve_kind, ("AllReduce", "reduce_scatter", "a2a")))
+    allreduce reduce-scatter alltoall
+    """
+    if isinstance(kind, CollectiveKind):
+        return kind
+    known = [one.value for one in CollectiveKind]
+    name = str(kind)
+    found = _SHORT_NAMES.get(name.casefold()) or spelt_alike(name, known)
+    if found is None:
+        raise FormatError(unknown("collective", name, known))
+    return CollectiveKind(found)
+
+
+@checked()
+def pose(
+    topology: FabricLike, collective: Collective | CollectiveKind | str, **options: Unpack[ProblemOptions]
+) -> Problem:
+    """Bring a fabric and a collective together.
+
+    Parameters
+    ----------
+    topology : Topology, str, Path, networkx.Graph, plan or result
+        A value, a catalogue expression (``dgx_a100:2``), a file, a graph, or what has a fabric.
+    collective : Collective, CollectiveKind or str
+        A Collective is taken as it is, and all other parameters but `file_format` must then be left out.
+    ranks : sequence of int, or str, optional
+        Places among the fabric's compute nodes from 0, or text: ``0-7,16-23`` or names and patterns
+        (``box0.*,box1.gpu3``). They are numbered in the order given, from 0: for the mesh, the root, weights
+        and demands, too. Nodes that one pattern matches keep the fabric's order. Default: all.
+    forward : bool
+        Compute nodes outside `ranks` forward, with a mesh also ranks of other groups; otherwise they are
+        absent.
+    root : int or str, optional
+        Rank (an int) or node name of the root of broadcast and reduce; default rank 0. With a mesh: the place
+        within each group, or a node that has it in its own.
+    weights : sequence of int, optional
+        Relative shard size of each rank.
+    file_format : str, optional
+        Format of the file that `topology` names.
+    demands : Demands, Path or str, optional
+        What each rank has for each other in an all-to-all, or a CSV or JSON file of that.
+    without : str or sequence of str, optional
+        Links (``leaf3--spine2``) and nodes that failed, patterns, several with commas between
+        (`topologies.without_failures`). Ranks are counted in what is left.
+    mesh : Mesh or str, optional
+        Lays out the ranks: ``dp=16,tp=8``, or ``16,8`` with axes 0 and 1. The last axis is the fastest.
+    axes : str or sequence of str, optional
+        With a mesh: the collective runs in all groups over these axes at once. Where they make one group
+        only, it is the plain collective of its ranks.
+
+    Raises
+    ------
+    FormatError, TopologyError, ScheduleError
+        If either is malformed or they do not fit each other.
+
+    Examples
+    --------
+    >>> from treadle import planning
+    >>> planning.pose("ring:4", "allgather").collective.n_ranks
+    4
+    """
+    fabric = resolve_topology(topology, file_format=options.get("file_format"))
+    if isinstance(collective, Collective):
+        given = {name: value for name, value in options.items() if name != "file_format"}
+        if any(value is not None and value is not False for value in given.values()):
+            *names, last = [name for name in ProblemOptions.__annotations__ if name != "file_format"]
+            raise ScheduleError(f"{', '.join(names)} and {last} belong to a collective's name, not its value")
+        return Problem(fabric, collective)
+    kind = resolve_kind(collective)
+    if (without := options.get("without")) is not None:
+        fabric = without_failures(fabric, without)
+    ranks, forward = options.get("ranks"), options.get("forward", False)
+    n = len(fabric.compute_nodes)
+    places = list(range(n)) if ranks is None else select_ranks(fabric, ranks)
+    if len(places) < 2:
+        raise ScheduleError(f"{fabric.name}: {kind} needs at least 2 ranks, found {len(places)}")
+    chosen = [int(fabric.compute_nodes[place]) for place in places]
+    forwarders: tuple[int, ...] = ()
+    if len(places) < n and forward:
+        forwarders = tuple(int(node) for node in fabric.compute_nodes if int(node) not in set(chosen))
+    elif places != list(range(n)) and not forward:
+        fabric = subset(fabric, *places)
+        chosen = [int(node) for node in fabric.compute_nodes]
+    groups = groups_of(options.get("mesh"), options.get("axes"), len(chosen), fabric.name)
+    return Problem(fabric, _collective(fabric, kind, tuple(chosen), forwarders, groups, options))
+
+
+def _collective(
+    fabric: Topology,
+    kind: CollectiveKind,
+    chosen: tuple[int, ...],
+    forwarders: tuple[int, ...],
+    groups: tuple[tuple[int, ...], ...] | None,
+    options: ProblemOptions,
+) -> Collective:
+    """The value of what was asked for, over chosen nodes and perhaps in groups of their places."""
+    if groups is not None and len(groups) == 1:  # in the order that the axes give it
+        chosen, groups = tuple(chosen[place] for place in groups[0]), None
+    weights, typed = options.get("weights"), options.get("demands")
+    demands = read_demands(typed) if isinstance(typed, Path | str) else typed
+    if groups is not None and kind is CollectiveKind.ALLTOALL:
+        if demands is not None:
+            raise ScheduleError("a mesh says who has something for whom, and so do demands; give one of them")
+        demands, groups = block_demands(len(chosen), groups), None
+    return Collective(
+        kind,
+        chosen,
+        root=_root_rank(fabric, kind, chosen, groups, options.get("root")),
+        weights=None if weights is None else tuple(weights),
+        forwarders=forwarders,
+        demands=demands,
+        groups=groups,
+        ranks_forward=groups is not None and options.get("forward", False),
+    )
+
+
+def select_ranks(topology: Topology, ranks: Sequence[int] | str) -> list[int]:
+    """Return the positions among the compute nodes, in the order given.
+
+    TopologyError for a rank that does not exist or is named twice.
+    """
+    names = [topology.node_names[int(node)] for node in topology.compute_nodes]
+    places = _typed_places(topology, names, ranks) if isinstance(ranks, str) else [int(r) for r in ranks]
+    seen: set[int] = set()
+    for place in places:
+        if not 0 <= place < len(names):
+            raise TopologyError(f"rank {place}: {topology.name} has ranks 0 to {len(names) - 1}")
+        if place in seen:
+            raise TopologyError(f"rank {place} ({names[place]}) is chosen twice")
+        seen.add(place)
+    return places
+
+
+def _typed_places(topology: Topology, names: Sequence[str], text: str) -> list[int]:
+    places: list[int] = []
+    for part in (part.strip() for part in text.split(",")):
+        span = _RANGE.fullmatch(part)
+        if span is not None:
+            low, high = int(span[1]), int(span[2] or span[1])
+            if low > high or high >= len(names):
+                raise TopologyError(
+                    f"ranks {part!r}: expected a rising range within 0 to {len(names) - 1} of {topology.name}"
+                )
+            places += range(low, high + 1)
+            continue
+        found = [place for place, name in enumerate(names) if part and fnmatchcase(name, part)]
+        if not found:
+            raise TopologyError(f"ranks {part[:60]!r}: no compute node of {topology.name} has that name")
+        places += found
+    return places
+
+
+def _root_rank(
+    topology: Topology,
+    kind: CollectiveKind,
+    chosen: Sequence[int],
+    groups: tuple[tuple[int, ...], ...] | None,
+    root: int | str | None,
+) -> int | None:
+    if root is None:
+        return 0 if kind.is_rooted else None
+    if isinstance(root, str) and not root.isdecimal():
+        node = topology.node_index(root)
+        if node not in chosen:
+            raise ScheduleError(f"root {root!r} is not among the ranks")
+        rank = list(chosen).index(node)
+        return rank if groups is None else next(group.index(rank) for group in groups if rank in group)
+    return int(root)

@@ -1,0 +1,335 @@
+"""Plans as text for other runtimes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+from typing import Unpack
+
+import numpy as np
+
+from treadle.checking import checked
+from treadle.errors import InfeasibleError, ScheduleError
+from treadle.formats.format import Format, find_format
+from treadle.formats.judgement import Planned, Terms
+from treadle.formats.loading import Loading
+from treadle.formats.msccl.profile import Profile
+from treadle.formats.request import Asked, TextRequest
+from treadle.formats.selection.chunk_counts import facts_of
+from treadle.formats.selection.served import Selector, served
+from treadle.formats.text_options import AUTO_CHUNKS, PLAN_CHUNKS, TextOptions, check_chunks, check_protocol
+from treadle.inputs.fabrics_and_plans import PlanLike, as_plan, as_size
+from treadle.inputs.group_plans import group_name, plan_of_group
+from treadle.inputs.verification import require_verified
+from treadle.lowering.friendlier import friendlier_trees
+from treadle.lowering.lowered import FriendlierTrees, Lowered, LoweredGroup, TargetFormat
+from treadle.lowering.ranges import narrowed_plan, text_ranges
+from treadle.options.keywords import TextKeywords
+from treadle.program.program import Program
+from treadle.schedules.alltoall.exchange import ExchangeSchedule
+from treadle.schedules.collective import Collective
+from treadle.schedules.plan import Plan, PlanEntry
+from treadle.schedules.schedule import Schedule, written_out
+from treadle.schedules.steps.steps import StepSchedule
+from treadle.schedules.trees.forest import ForestSchedule
+from treadle.simulation.point_to_point import shortfall
+from treadle.synthesis.trees.baselines.boxes import find_boxes
+from treadle.topologies.topology import Topology
+
+__all__ = [
+    "AUTO_CHUNKS",
+    "PLAN_CHUNKS",
+    "FriendlierTrees",
+    "Loading",
+    "Lowered",
+    "LoweredGroup",
+    "TargetFormat",
+    "TextKeywords",
+    "lower",
+    "lower_groups",
+]
+
+
+@checked(size_bytes=as_size, pipeline_bytes=as_size, min_size_bytes=as_size, max_size_bytes=as_size)
+def lower(
+    plan: PlanLike,
+    *,
+    to: TargetFormat | str = TargetFormat.MSCCL_XML,
+    profile: Profile | str | None = None,
+    path: str = "",
+    in_own_folder: bool = False,
+    group: int | None = None,
+    **options: Unpack[TextKeywords],
+) -> Lowered:
+    """Write a plan as one text for a runtime.
+
+    Parameters
+    ----------
+    plan : Plan
+        Of one range of sizes, if the format cannot name several in one file: `lower_set` writes a text for
+        each. Of several, ``size_bytes``, ``min_size_bytes`` or ``max_size_bytes`` choose.
+    to : TargetFormat or str
+        A name of the table of formats (`treadle.formats.format`).
+    profile : Profile or str, optional
+        MSCCL XML only: dialect and limits of the runtime. Default: azure.
+    path : str
+        Where the text will lie, for `Lowered.loading`.
+    in_own_folder : bool
+        Whether nothing but such texts lies beside it: MSCCL parses every file of a folder.
+    group : int, optional
+        Of a plan of several groups at once, whose text it is; needed there. `lower_groups` writes all.
+    **options
+        The other fields of `treadle.formats.text_options.TextOptions`. Which of them a format heeds, and
+        what they mean there, is in docs/reference/formats.md.
+
+    Raises
+    ------
+    UnverifiedPlanError
+        If the plan's schedules or claims are false.
+    ScheduleError
+        For an unknown format or profile, an option that the format does not heed, a root that the
+        runtime would not compare, and several ranges of sizes.
+    InfeasibleError
+        If the format cannot express the schedule within the runtime's limits.
+
+    Examples
+    --------
+    >>> import treadle
+    >>> plan = treadle.solve("ring:4", "allgather").plan
+    >>> treadle.lower(plan, to="msccl-xml").text.split()[0]
+    '<algo'
+    """
+    plan = as_plan(plan, "lower: plan")
+    numbers = _group_numbers(plan)
+    if group is None and len(numbers) > 1:
+        raise ScheduleError(
+            f"the plan is of {len(numbers)} groups at once, and a text is for one; expected group 0 to "
+            f"{len(numbers) - 1}, or lower_groups"
+        )
+    record, asked = checked_text(plan, to, profile, options)
+    chosen = numbers[0] if group is None else group
+    return _lowered(plan, record, asked, (path, in_own_folder), chosen)
+
+
+@checked(size_bytes=as_size, pipeline_bytes=as_size, min_size_bytes=as_size, max_size_bytes=as_size)
+def lower_groups(
+    plan: PlanLike,
+    *,
+    to: TargetFormat | str = TargetFormat.MSCCL_XML,
+    profile: Profile | str | None = None,
+    paths: Sequence[str] = (),
+    in_own_folder: bool = False,
+    **options: Unpack[TextKeywords],
+) -> tuple[Lowered, ...]:
+    """Write the texts of all groups of a plan; of a plan of one group its only one.
+
+    Parameters
+    ----------
+    plan, to, profile
+        See `lower`.
+    paths : sequence of str
+        Where the text of each group will lie; default nowhere in particular.
+    in_own_folder, **options
+        See `lower`.
+
+    Returns
+    -------
+    tuple of Lowered
+        By group. Errors are those of `lower`.
+
+    Examples
+    --------
+    >>> import treadle
+    >>> plan = treadle.solve("dgx_h100:1", "allgather", mesh="2,4", axes="1")
+    >>> [one.group.name for one in treadle.planning.lower_groups(plan, to="msccl-xml")]
+    ['group0-ranks0-1-2-3', 'group1-ranks4-5-6-7']
+    """
+    plan = as_plan(plan, "lower_groups: plan")
+    record, asked = checked_text(plan, to, profile, options)
+    numbers = _group_numbers(plan)
+    if paths and len(paths) != len(numbers):
+        raise ScheduleError(
+            f"lower_groups: {len(paths)} paths, expected one for each of {len(numbers)} groups"
+        )
+    places = paths or [""] * len(numbers)
+    return tuple(
+        _lowered(plan, record, asked, (path, in_own_folder), number)
+        for number, path in zip(numbers, places, strict=True)
+    )
+
+
+def _group_numbers(plan: Plan) -> list[int | None]:
+    """All groups; None stands for the only one."""
+    return [None] if plan.collective.groups is None else [*range(len(plan.collective.groups))]
+
+
+def _lowered_group(plan: Plan, group: int | None) -> LoweredGroup | None:
+    if group is None or plan.collective.groups is None:
+        return None
+    return LoweredGroup(group, plan.collective.groups[group], group_name(plan, group))
+
+
+def checked_text(
+    plan: Plan, to: TargetFormat | str, profile: Profile | str | None, options: TextKeywords
+) -> tuple[Format, TextOptions]:
+    """The format and what is asked of it, of a plan that is verified here."""
+    record = find_format(str(to))
+    asked = TextOptions(
+        profile=None if profile is None else _profile(profile),
+        **options,
+    )
+    check_chunks(asked.chunks)
+    check_protocol(asked.protocol)
+    # of a plan of several ranges a size chooses one, whatever the format
+    record.check_options(replace(asked, size_bytes=0) if len(plan.entries) > 1 else asked)
+    _check_root(record, plan.collective, accept_any_root=asked.accept_any_root)
+    require_verified(plan)
+    n_ranks = plan.collective.n_ranks // (plan.collective.n_groups or 1)  # of a text
+    if asked.rank is not None and not 0 <= asked.rank < n_ranks:
+        raise ScheduleError(f"rank {asked.rank}: expected 0 to {n_ranks - 1}")
+    return record, asked
+
+
+def _lowered(
+    plan: Plan, record: Format, asked: TextOptions, where: tuple[str, bool], group: int | None
+) -> Lowered:
+    path, in_own_folder = where
+    part, asked = narrowed_plan(plan if group is None else plan_of_group(plan, group), record, asked)
+    ranges = text_ranges(part, record, asked)
+    if len(ranges) > 1 and not record.holds_ranges:
+        way = (
+            "lower_set writes a folder with a text for each"
+            if record.deliver
+            else "its runtimes choose by no size"
+        )
+        raise ScheduleError(
+            f"the plan has {len(ranges)} ranges of sizes, and a text of {record.name} is for one; {way}, "
+            "size_bytes (--size) takes the one of a size"
+        )
+    if record.holds_ranges:
+        named = [replace(one.entry, algorithm=one.entry.algorithm or plan.algorithm) for one in ranges]
+        part = replace(part, entries=tuple(named))
+    else:
+        asked = replace(asked, protocol=ranges[-1].protocol or asked.protocol)
+    try:
+        made = lower_verified(
+            part,
+            record,
+            asked,
+            entry=ranges[-1].entry,
+            path=path,
+            in_own_folder=in_own_folder,
+            is_group=group is not None,
+        )
+    except ScheduleError as error:
+        raise InfeasibleError(str(error) if group is None else f"group {group}: {error}") from None
+    return replace(made, group=_lowered_group(plan, group))
+
+
+def lower_verified(
+    plan: Plan,
+    record: Format,
+    options: TextOptions,
+    *,
+    entry: PlanEntry | None = None,
+    path: str = "",
+    in_own_folder: bool = False,
+    is_group: bool = False,
+) -> Lowered:
+    """As `lower`, of a plan that was verified, with options that the format heeds; errors as its writer's.
+
+    With `is_group` the plan is what one of several groups does; `entry` is a range of it, by default the
+    last.
+    """
+    entry, rank = entry or plan.entries[-1], options.rank
+    if rank is None:
+        entry = replace(entry, schedule=written_out(entry.schedule))
+    _refuse_forwarders(plan, entry.schedule, record.name, "rank of the group" if is_group else "rank")
+    where = path or f"treadle{record.extension}"
+    request = TextRequest(plan, entry, options, where, in_own_folder, find_boxes, _rate)
+    written = record.written(request)
+    planned = Planned(
+        plan.topology, plan.collective, entry.schedule, lambda: request.boxes, ranges=plan.entries
+    )
+    terms = Terms(
+        profile=written.dialect or None,
+        root=plan.collective.root or 0,
+        rank=rank,
+        planned=planned,
+    )
+    judgement = record.judged([data for _, data in written.files], terms)
+    made = Lowered(
+        written.files,
+        judgement,
+        record.loading(request, written, judgement),
+        dialect=written.dialect,
+        name=written.name,
+        cautions=written.cautions,
+        instances=max(written.instances, options.instances or 1),
+        carried_algbw=written.carried_algbw,
+    )
+    program, grid = written.program, written.grid
+    if program is None:
+        return made
+    made = replace(made, n_operations=program.n_operations, n_chunks=program.n_chunks)
+    if rank is None:
+        lacking = shortfall(plan.topology, plan.collective, program, written.asked)
+        made = replace(made, shortfall=lacking)
+    if grid is not None:
+        made = replace(made, plan_chunks=grid.plan_chunks, rounding_loss=grid.loss)
+    if not written.selectors:
+        return made
+    facts = facts_of(program, entry.min_bytes, request.max_bytes)
+    asked = [one for one in written.selectors if one is not Selector.SCHEDULER or facts.is_by_shard]
+    return replace(
+        made,
+        served=tuple(served(facts, selector) for selector in asked),
+        # a group's trees are chosen with those of the others, a range's among schedulers
+        friendlier=None
+        if is_group or len(plan.entries) > 1
+        else friendlier_trees(plan, entry.schedule, facts, asked[0]),
+    )
+
+
+def _rate(topology: Topology, collective: Collective, program: Program, asked: Asked) -> Fraction | None:
+    lacking = shortfall(topology, collective, program, asked)
+    return None if lacking is None else lacking.algbw
+
+
+def _check_root(record: Format, collective: Collective, *, accept_any_root: bool) -> None:
+    """Refuse texts that runtimes would give calls of any root, unless that is accepted; ScheduleError."""
+    if "accept_any_root" not in record.options:
+        return
+    if collective.root is None and accept_any_root:
+        raise ScheduleError(f"--accept-any-root is for broadcast and reduce; {collective.kind} has no root")
+    if collective.root is not None and not accept_any_root:
+        raise ScheduleError(
+            f"{record.name}: the runtime compares everything but the root, so the text of root "
+            f"{collective.root} would be chosen for a {collective.kind} of any root and give wrong data; "
+            "where all calls have that root, --accept-any-root"
+        )
+
+
+def _refuse_forwarders(plan: Plan, schedule: Schedule, target: str, noun: str) -> None:
+    """A forwarder is a process of its own, and the formats' collectives know only ranks."""
+    if isinstance(schedule, ForestSchedule):
+        links = np.concatenate([forest.all_paths()[1] for forest in schedule.forests])
+    elif isinstance(schedule, ExchangeSchedule):
+        links = schedule.sends.crossed
+    elif isinstance(schedule, StepSchedule):
+        links = np.concatenate([steps.crossed for steps in schedule.phases])
+    else:
+        return  # cards route by themselves
+    ends = plan.topology.heads[links]
+    for node in ends[np.isin(ends, plan.collective.forwarders)][:1]:
+        raise InfeasibleError(
+            f"the plan's paths pass compute node {plan.topology.node_names[node]!r}, which is no {noun}; "
+            f"{target} has no program for it; solve without --forward"
+        )
+
+
+def _profile(value: str) -> Profile:
+    if value not in list(Profile):
+        raise ScheduleError(f"unknown profile {value[:40]!r}; expected one of {', '.join(Profile)}")
+    return Profile(value)

@@ -1,0 +1,288 @@
+"""Plans as folders of texts, one for each range of sizes, that a runtime chooses from."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Unpack
+
+from treadle.brief import brief
+from treadle.checking import checked
+from treadle.errors import InfeasibleError, ScheduleError
+from treadle.formats.format import Format
+from treadle.formats.judgement import RangedText
+from treadle.formats.msccl.profile import Profile
+from treadle.formats.request import TextRequest
+from treadle.formats.selection.text_set import FOLDER, Delivery, TextSet
+from treadle.formats.text_options import AUTO_CHUNKS, PLAN_CHUNKS, TextOptions
+from treadle.inputs.fabrics_and_plans import PlanLike, as_plan, as_size
+from treadle.inputs.group_plans import plan_of_group
+from treadle.lowering.lower import checked_text, lower_verified
+from treadle.lowering.lowered import Lowered, TargetFormat
+from treadle.lowering.ranges import TextRange, narrowed_plan, range_words, text_ranges
+from treadle.options.keywords import TextKeywords
+from treadle.schedules.plan import Plan, PlanEntry
+from treadle.units import format_size
+
+_LEGACY_TEXTS = 4
+"""That the legacy runtime reads."""
+
+
+@brief("text", "algorithm", "protocol")
+@dataclass(frozen=True)
+class LoweredRange:
+    """One text of a set.
+
+    Parameters
+    ----------
+    text : RangedText
+    made : Lowered
+        How it was made and judged.
+    algorithm : str
+        Its schedule's, with the options that it was told.
+    protocol : str
+        Empty where the format has none.
+
+    Examples
+    --------
+    >>> import treadle
+    >>> found = treadle.planning.lower_set(treadle.solve("ring:4", "allgather"), label="ours")
+    >>> [(one.text.file, one.algorithm) for one in found.ranges]
+    [('texts/ours.01.0B-.xml', 'forestcoll')]
+    """
+
+    text: RangedText
+    made: Lowered
+    algorithm: str
+    protocol: str
+
+    @property
+    def sizes(self) -> str:
+        """Its range, for people."""
+        return range_words(self.text.min_bytes, self.text.max_bytes)
+
+
+@brief("format", "dialect", "ranges", "left_out")
+@dataclass(frozen=True)
+class LoweredSet:
+    """Texts for all ranges of a plan, and what makes a runtime choose from them.
+
+    Parameters
+    ----------
+    format : str
+    dialect : str
+        Which of several the texts are written in.
+    ranges : tuple of LoweredRange
+        In the order of their files: by size, then those that fill in.
+    left_out : tuple of (int, int or None, str)
+        First and last size of ranges that cannot be written, and why: the runtime's own algorithms serve
+        them.
+    delivery : Delivery
+        Of a folder that holds this set alone.
+    faults : tuple of str
+        What the judges found wrong; empty unless Treadle has a defect.
+
+    Examples
+    --------
+    >>> import treadle
+    >>> found = treadle.planning.lower_set(treadle.solve("ring:4", "allgather"))
+    >>> found
+    <LoweredSet msccl-xml, azure, 1 range>
+    >>> [name for name, _ in found.delivery.files], found.faults
+    (['load.sh'], ())
+    """
+
+    format: str
+    dialect: str
+    ranges: tuple[LoweredRange, ...]
+    left_out: tuple[tuple[int, int | None, str], ...]
+    delivery: Delivery
+    faults: tuple[str, ...]
+
+    @property
+    def texts(self) -> tuple[RangedText, ...]:
+        """The texts alone."""
+        return tuple(one.text for one in self.ranges)
+
+
+@checked(size_bytes=as_size, pipeline_bytes=as_size, min_size_bytes=as_size, max_size_bytes=as_size)
+def lower_set(
+    plan: PlanLike,
+    *,
+    to: TargetFormat | str = TargetFormat.MSCCL_XML,
+    profile: Profile | str | None = None,
+    folder: str = "",
+    label: str = "plan",
+    group: int | None = None,
+    **options: Unpack[TextKeywords],
+) -> LoweredSet:
+    """Write each range of sizes of a plan as a text, for a runtime that chooses from them.
+
+    Parameters
+    ----------
+    plan : Plan
+        Of one range of sizes or of several.
+    to, profile
+        See `lower`.
+    folder : str
+        Where the texts will lie, for what is said of loading.
+    label : str
+        What names of files begin with.
+    group : int, optional
+        Of a plan of several groups at once, whose texts they are.
+    **options
+        See `lower`. Of ``min_size_bytes`` to ``max_size_bytes`` alone; one ``protocol`` for all, or where the
+        plan's cost model knows protocols, that of each size.
+
+    Returns
+    -------
+    LoweredSet
+        Ranges do not overlap. Where a text's chunks do not divide all sizes, texts of fewer chunks fill in,
+        if the runtime looks at them last: the same schedule in the plan's own chunks, and those of the
+        ranges beside, whose times are the same where the ranges meet.
+
+    Raises
+    ------
+    ScheduleError
+        As `lower`; if the format's runtimes do not choose by size.
+    InfeasibleError
+        If no range can be written, or the runtime reads fewer texts.
+
+    Examples
+    --------
+    >>> import treadle
+    >>> from treadle import planning
+    >>> plan = treadle.solve_sizes("ring:3", "allgather", "1K")
+    >>> found = planning.lower_set(plan, to="mscclpp-json", label="ours")
+    >>> [one.text.file for one in found.ranges], found.left_out
+    (['texts/ours.01.0B-.json'], ())
+    """
+    plan = as_plan(plan, "lower_set: plan")
+    record, asked = checked_text(plan, to, profile, options)
+    if not record.deliver:
+        raise ScheduleError(
+            f"{record.name}: no runtime chooses from several such texts by size; lower one (--size)"
+        )
+    if plan.collective.groups is not None:
+        if group is None:
+            raise ScheduleError(
+                f"the plan is of {len(plan.collective.groups)} groups at once, and a set is for one"
+            )
+        plan = plan_of_group(plan, group)
+    plan, asked = narrowed_plan(plan, record, asked)
+    return _SetWriter(plan, record, asked, _word(label), folder).written()
+
+
+def _word(label: str) -> str:
+    """A label as names of files may hold it."""
+    return re.sub(r"[^A-Za-z0-9_.-]+", "-", label).strip("-.")[:80] or "plan"
+
+
+class _SetWriter:
+    """Writes the ranges of one plan."""
+
+    def __init__(self, plan: Plan, record: Format, asked: TextOptions, label: str, folder: str) -> None:
+        self._plan, self._record, self._asked = plan, record, asked
+        self._label = f"{label}.in-place" if asked.in_place else label
+        self._folder = folder
+        self._ranges = text_ranges(plan, record, asked)
+
+    def written(self) -> LoweredSet:
+        """All texts."""
+        ranges, left_out = self._main()
+        if not ranges:
+            raise InfeasibleError("; ".join(f"sizes {range_words(a, b)}: {why}" for a, b, why in left_out))
+        dialect = ranges[0].made.dialect
+        if dialect == Profile.LEGACY and len(ranges) > _LEGACY_TEXTS:
+            raise InfeasibleError(
+                f"{len(ranges)} texts, and the legacy runtime reads {_LEGACY_TEXTS} in all; solve with "
+                f"--max-schedules {_LEGACY_TEXTS}, or fewer for several collectives"
+                + (", lower with --protocol Simple" if len(self._ranges) > len(self._plan.entries) else "")
+            )
+        if self._asked.chunks == AUTO_CHUNKS and dialect not in (Profile.LEGACY, Profile.RCCL):
+            ranges += [*self._filling_in(ranges)]
+        texts = tuple(one.text for one in ranges)
+        delivery = self._record.delivery(TextSet(self._folder or "texts", dialect, texts))
+        choices = self._record.judged_set(texts, dict(delivery.files), dialect or None)
+        faults = (*(fault for one in ranges for fault in one.made.faults), *choices)
+        return LoweredSet(self._record.name, dialect, tuple(ranges), tuple(left_out), delivery, faults)
+
+    def _main(self) -> tuple[list[LoweredRange], list[tuple[int, int | None, str]]]:
+        """A text for each range, and the ranges of which none can be written."""
+        found: list[LoweredRange] = []
+        left_out: list[tuple[int, int | None, str]] = []
+        for number, part in enumerate(self._ranges, 1):
+            try:
+                found.append(self._text(part, f"{number:02}"))
+            except ScheduleError as error:
+                left_out.append((part.entry.min_bytes, part.entry.max_bytes, str(error)))
+        return found, left_out
+
+    def _filling_in(self, main: list[LoweredRange]) -> Iterator[LoweredRange]:
+        """Texts for sizes that the chunks of a range's own text do not divide.
+
+        Multiples of c elements are served by a text of c chunks: one of them adds something unless the
+        chunks of a text before it divide its own.
+        """
+        number = 0
+        entries = [part.entry for part in self._ranges]
+        for one in main:
+            at = next(i for i, entry in enumerate(entries) if entry.min_bytes == one.text.min_bytes)
+            covered = [one.text.n_chunks]
+            for other in self._beside(entries, at):
+                part = TextRange(replace(entries[at], schedule=other.schedule), self._ranges[at].protocol)
+                try:
+                    chunks = self._own_chunks(part)
+                    if any(chunks % count == 0 for count in covered):
+                        continue
+                    number += 1
+                    made = self._text(part, f"rest-{number:02}", other)
+                except ScheduleError:
+                    continue  # what cannot be written fills nothing in
+                covered.append(made.text.n_chunks)
+                yield made
+
+    def _beside(self, entries: list[PlanEntry], at: int) -> list[PlanEntry]:
+        """The range itself, then those beside it with other schedules."""
+        beside = [entries[i] for i in (at - 1, at + 1) if 0 <= i < len(entries)]
+        return [entries[at], *(one for one in beside if one.schedule is not entries[at].schedule)]
+
+    def _own_chunks(self, part: TextRange) -> int:
+        request = TextRequest(self._plan, part.entry, self._asked, "", in_own_folder=True)
+        return request.program(merge=True).n_chunks
+
+    def _text(self, part: TextRange, place: str, filling: PlanEntry | None = None) -> LoweredRange:
+        """One text, at its place in the order of files."""
+        entry, asked, record = part.entry, self._asked, self._record
+        protocol = part.protocol or asked.protocol
+        if record.has_all_protocols:
+            protocol = protocol or "Simple"
+        asked = replace(asked, protocol=protocol, chunks=asked.chunks if filling is None else PLAN_CHUNKS)
+        if asked.name is not None:
+            asked = replace(asked, name=f"{asked.name}-{place}")
+        last = "" if entry.max_bytes is None else format_size(entry.max_bytes)
+        file = f"{FOLDER}/{self._label}.{place}.{format_size(entry.min_bytes)}-{last}{record.extension}"
+        made = lower_verified(
+            self._plan, record, asked, entry=entry, path=file, in_own_folder=True, is_group=True
+        )
+        (_, data), *others = made.files
+        assert not others
+        assert made.n_chunks is not None
+        collective = self._plan.collective
+        text = RangedText(
+            file=file,
+            data=data,
+            plan=self._label,
+            name=made.name,
+            collective=collective.kind,
+            n_ranks=collective.n_ranks,
+            n_chunks=made.n_chunks,
+            in_place=asked.in_place,
+            min_bytes=entry.min_bytes,
+            max_bytes=entry.max_bytes,
+            root=-1 if collective.root is None else collective.root,
+            fills_in=filling is not None,
+        )
+        source = filling or entry
+        return LoweredRange(text, made, source.title or self._plan.algorithm, protocol or "")

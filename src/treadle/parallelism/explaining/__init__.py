@@ -1,0 +1,1 @@
+"""Parallel plans explained and compared."""

@@ -1,0 +1,285 @@
+"""A model on one fabric: its costs by mesh, the loop over meshes, and the plans that come out of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import inf, isfinite
+from time import monotonic
+
+from treadle.context import Context, Progress, under
+from treadle.errors import InfeasibleError
+from treadle.options.keywords import ParallelizeKeywords
+from treadle.parallelism.plan.parallel_plan import PlanClaim
+from treadle.parallelism.problem.mixing import layering_of, mixed
+from treadle.parallelism.search.branching import SearchEffort
+from treadle.parallelism.search.one_plan import MemoryShortage
+from treadle.parallelism.searching.large_costs import costs_of_any_size
+from treadle.parallelism.searching.mesh_choices import coarse_meshes
+from treadle.parallelism.searching.mesh_search import Look, MeshSearch, search_meshes
+from treadle.parallelism.searching.parallel_options import AUTO_TIME_LIMIT_S, DEFAULT_TIME_LIMIT_S
+from treadle.parallelism.searching.parallel_result import FabricSearch, MeshTrial, PricedPlan
+from treadle.parallelism.searching.pipeline_run import search_staged
+from treadle.parallelism.searching.plan_search import OURS, PlanSearch, ordered
+from treadle.parallelism.searching.posed_mesh import MeshFound, PosedMesh
+from treadle.schedules.mesh import Mesh
+from treadle.topologies.topology import Topology
+from treadle.training.costs import Costs
+from treadle.training.prices.fabric_costs import FabricCosts, scheduler_named
+from treadle.training.prices.message_costs import message_costs
+
+_MOST_LOWERED = 5
+"""Searches under lower limits, where the evaluator counts more bytes than the search."""
+
+
+class FabricRun:
+    """Searches on one fabric.
+
+    Parameters
+    ----------
+    topology : Topology
+    search : PlanSearch
+        Of the model.
+    options : ParallelizeKeywords
+    progress : callable, optional
+    """
+
+    def __init__(
+        self,
+        topology: Topology,
+        search: PlanSearch,
+        options: ParallelizeKeywords,
+        progress: Progress | None = None,
+    ) -> None:
+        self.topology, self.plans, self.options = topology, search, options
+        self.progress = progress
+        self._costs: dict[Mesh, FabricCosts] = {}
+
+    def fabric_costs(self, mesh: Mesh) -> FabricCosts:
+        """Prices of the groups of a mesh."""
+        if mesh not in self._costs:
+            alpha_s = self.options.get("alpha_s")
+            self._costs[mesh] = FabricCosts(
+                self.topology,
+                mesh,
+                scheduler_named(self.options.get("schedule", "treadle")),
+                messages=message_costs(self.topology, alpha_s=alpha_s),
+                forward=self.options.get("forward", False),
+            )
+        return self._costs[mesh]
+
+    def costs(self, mesh: Mesh) -> Costs:
+        """The same, as the search reads them."""
+        return costs_of_any_size(self.fabric_costs(mesh))
+
+    def context_for(self, mesh: Mesh | None) -> Context:
+        """Progress, and the time that a search on a mesh has; None: over meshes."""
+        limit_s = self.options.get("time_limit_s")
+        default_s = AUTO_TIME_LIMIT_S if mesh is None else DEFAULT_TIME_LIMIT_S
+        return Context(self.progress, monotonic() + (default_s if limit_s is None else limit_s))
+
+    def run_staged(self, mesh: Mesh, micro_batches: int) -> FabricSearch:
+        """The best plan in pipeline stages along an axis of the mesh.
+
+        Raises
+        ------
+        InfeasibleError
+            If none was found that fits into memory.
+        """
+        costs = self.costs(mesh)
+        with under(self.context_for(mesh)):
+            best, named, found, bound_s = search_staged(self.plans, mesh, costs, micro_batches)
+        claim = PlanClaim(best.seconds, bound_s, best.memory_bytes, self.plans.request.overlap.value)
+        best = replace(best, plan=replace(best.plan, claim=claim))
+        trial = MeshTrial(mesh, best.seconds, bound_s, True)
+        again = self.plans.retimed(best.plan, costs)
+        return FabricSearch(
+            self.topology,
+            mesh,
+            best,
+            ordered(named),
+            bound_s,
+            bound_s,
+            found.is_late,
+            (trial,),
+            again,
+            found,
+            self.costs,
+        )
+
+    def run(self, mesh: Mesh | None) -> FabricSearch:
+        """The best plan on a mesh; None: on the best mesh.
+
+        Raises
+        ------
+        InfeasibleError
+            If no plan fits into memory, with the least memory that one does.
+        """
+        meshes = (
+            [mesh]
+            if mesh is not None
+            else coarse_meshes(len(self.topology.compute_nodes), self.topology.name)
+        )
+        found = search_meshes(
+            meshes,
+            lambda one: self.plans.look(self.plans.pose(one, self.costs(one))),
+            lambda _, look: self.plans.search(look, known=self.plans.coarser_plans(look.found.posed)),
+            gap=self.plans.request.gap,
+            refines=mesh is None,
+        )
+        self._check_fit(found)
+        return self._result(found)
+
+    def _check_fit(self, found: MeshSearch[MeshFound]) -> None:
+        """InfeasibleError where no plan fits into memory on any mesh."""
+        if isfinite(found.best.seconds):
+            return
+        request, shortage = self.plans.request, found.best.found.shortage
+        place = f"{self.plans.model.name} on {self.topology.name}, mesh {found.mesh.text}"
+        limit = f"{_gigabytes(request.memory_bytes)} a rank"
+        if shortage is None:
+            raise InfeasibleError(
+                f"{place}: no plan was found that fits into {limit} before time was up, and "
+                f"none is proven to be impossible; give a longer --time-limit"
+            )
+        raise InfeasibleError(f"{place}: no plan fits into {limit}; {_least_words(shortage)}")
+
+    def _result(self, found: MeshSearch[MeshFound]) -> FabricSearch:
+        posed, mesh = found.best.found.posed, found.mesh
+        assert found.best.found.plan is not None, "a finite time has a plan"
+        problem = posed.problem
+        named = self._named(posed)
+        labels, first = self._fitting(found.best, mesh, named)
+        with under(self.context_for(mesh)):
+            checked_s = max(self.plans.checked_bound(found.best.found), 0.0)
+        trials = tuple(
+            replace(one, bound_s=max(one.bound_s, min(checked_s, first.seconds))) if one.mesh == mesh else one
+            for one in found.trials
+        )
+        bound_s = min(one.bound_s for one in trials)
+        claim = PlanClaim(first.seconds, bound_s, first.memory_bytes, self.plans.request.overlap.value)
+        best = replace(first, plan=problem.decode(labels, claim))
+        if self.options.get("mixed", False):
+            best, bound_s, of_mixtures_s = self._mixed(best, posed, labels, bound_s)
+            checked_s = max(min(checked_s, of_mixtures_s), 0.0)
+        return FabricSearch(
+            self.topology,
+            mesh,
+            best,
+            ordered(named),
+            bound_s,
+            checked_s,
+            found.best.found.is_late,
+            trials,
+            self.plans.retimed(best.plan, posed.costs),
+            found.best.found,
+            self.costs,
+        )
+
+    def unawares(self, mesh: Mesh, costs: Costs) -> PricedPlan | None:
+        """What a plan really takes that is best by other costs on a mesh; None if none is found that fits.
+
+        It fits by the evaluator's count, as plans of `run` do.
+        """
+        with under(self.context_for(mesh)):
+            found = self.plans.search(self.plans.look(self.plans.pose(mesh, costs)))
+        if found.found.plan is None:
+            return None
+        posed = found.found.posed
+        try:
+            labels, _ = self._fitting(found, mesh, self._named(posed))
+        except InfeasibleError:
+            return None
+        return self.plans.priced(OURS, posed.problem.decode(labels), self.costs(mesh))
+
+    def _named(self, posed: PosedMesh) -> list[PricedPlan]:
+        problem = posed.problem
+        return [
+            self.plans.priced(name, problem.decode(problem.tidied(plan)), posed.costs)
+            for name, plan in posed.named.items()
+        ]
+
+    def _fitting(
+        self, found: Look[MeshFound], mesh: Mesh, named: Sequence[PricedPlan]
+    ) -> tuple[tuple[int, ...], PricedPlan]:
+        """The plan found; where the evaluator sees more in memory than the search, one that it lets pass.
+
+        The search leaves moments out. It is asked again under lower limits, and named plans stand by. What it
+        proved holds for plans that fit by its own, lower count, so for those that really fit.
+        """
+        posed, limit = found.found.posed, self.plans.request.memory_bytes
+        allowed = set(self.plans.allowed(posed))
+        problem, plan, watch = posed.problem, found.found.plan, self.context_for(mesh)
+        known = [
+            (problem.tidied(posed.named[row.name]), row)
+            for row in named
+            if row.fits and posed.named[row.name] in allowed
+        ]
+        lowered, proven_s = limit, found.bound_s / (1 - self.plans.request.gap)
+        for _ in range(_MOST_LOWERED):
+            if plan is None:
+                break
+            labels = problem.tidied(plan)
+            row = self.plans.priced(OURS, problem.decode(labels), posed.costs)
+            if row.fits:
+                known.append((labels, row))
+                break
+            lowered -= 1.02 * (row.memory_bytes - limit)
+            if lowered <= 0 or watch.is_late:
+                break
+            start = Look(inf, -inf, MeshFound(posed, None))
+            effort = SearchEffort(gap=self.plans.request.gap, enough=proven_s)
+            again = self.plans.with_memory(lowered).search(start, effort=effort)
+            plan = again.found.plan
+        if not known:
+            raise InfeasibleError(
+                f"{self.plans.model.name} on {self.topology.name}, mesh {mesh.text}: no plan was found "
+                f"that fits into {_gigabytes(limit)} a rank by the evaluator's count; use more ranks, or "
+                f"fewer tokens"
+            )
+        labels, row = min(known, key=lambda one: one[1].seconds)
+        return labels, replace(row, name=OURS)
+
+    def _mixed(
+        self, best: PricedPlan, posed: PosedMesh, labels: tuple[int, ...], bound_s: float
+    ) -> tuple[PricedPlan, float, float]:
+        """The best plan whose layers may differ, if that is quicker, and a bound on all of these.
+
+        Then a bound on them that was checked: infinity where layers cannot differ.
+        """
+        request = self.plans.request
+        with under(self.context_for(best.plan.mesh)):
+            found = mixed(
+                posed.problem,
+                posed.costs,
+                [labels],
+                memory_bytes=request.memory_bytes,
+                overlap=request.overlap,
+                effort=SearchEffort(gap=request.gap),
+            )
+        if found is None:
+            return best, bound_s, inf
+        layering = layering_of(posed.problem, posed.costs)
+        assert layering is not None, "layers were mixed"
+        with under(self.context_for(best.plan.mesh)):
+            checked_s = self.plans.checked_mixture(found[1], layering)
+        bound_s = min(bound_s, max(found[1].bound, 0.0))
+        row = self.plans.priced(OURS, found[0], posed.costs)
+        if not row.fits or row.seconds >= best.seconds:
+            return best, bound_s, checked_s
+        claim = PlanClaim(row.seconds, bound_s, row.memory_bytes, request.overlap.value)
+        return replace(row, plan=replace(found[0], claim=claim)), bound_s, checked_s
+
+
+def _least_words(shortage: MemoryShortage) -> str:
+    if shortage.plan is None:
+        return "none fits into any: what is pinned, or the mesh, forbids every plan"
+    return (
+        f"the least that a plan was found to fit into is {_gigabytes(shortage.least_bytes)}, and none "
+        f"fits into less than {_gigabytes(shortage.bound_bytes)}; use more ranks, or "
+        f"fewer tokens"
+    )
+
+
+def _gigabytes(size: float) -> str:
+    return f"{size / 2**30:.4g} GB"

@@ -1,0 +1,101 @@
+"""Costs of large fabrics: each rate once, from what it follows.
+
+On a fabric whose links come in equal pairs a reduce-scatter is an allgather turned round, and an allreduce
+the one after the other: exact rates of up to a minute each are then worked out for allgathers only. An
+all-to-all has demands between all pairs: where its groups are blocks of neighbouring ranks it is priced on
+the first few blocks by themselves; elsewhere as `FabricCosts` does, and beyond what a matrix of demands holds
+it has no price, so that no plan uses it.
+"""
+
+from __future__ import annotations
+
+from math import inf, prod
+
+import numpy as np
+
+from treadle.context import context, under
+from treadle.inputs.problem import pose
+from treadle.schedules.collective import CollectiveKind
+from treadle.schedules.mesh import Mesh
+from treadle.topologies.topology import Topology
+from treadle.training.costs import Costs, Traffic
+from treadle.training.prices.collective_prices import Price, TimeModel
+from treadle.training.prices.fabric_costs import FabricCosts
+from treadle.training.prices.schedule_prices import MOST_EXCHANGED, optimal_price
+
+MOST_TOGETHER = 512
+"""Ranks whose all-to-alls are worked out together; of 1024 in groups of 8 that takes 25 s."""
+_GATHER = CollectiveKind.ALLGATHER
+
+
+def costs_of_any_size(costs: FabricCosts) -> Costs:
+    """The costs themselves up to `MOST_TOGETHER` ranks, `LargeCosts` beyond."""
+    return LargeCosts(costs) if costs.mesh.n_ranks > MOST_TOGETHER else costs
+
+
+class LargeCosts:
+    """Seconds of collectives of thousands of ranks (`training.costs.Costs`).
+
+    Parameters
+    ----------
+    costs : FabricCosts
+    """
+
+    def __init__(self, costs: FabricCosts) -> None:
+        self._costs = costs
+        self._blocks: dict[int, Price] = {}
+        self._sizes = dict(zip(costs.mesh.axis_names, costs.mesh.shape, strict=True))
+        self._is_paired = has_equal_pairs(costs.topology)
+        self.words, self.is_bound = costs.words, costs.is_bound
+
+    def time_s(self, kind: CollectiveKind, axes: tuple[str, ...], size_bytes: float) -> float:
+        """As `FabricCosts.time_s`; infinite for all-to-alls without a price."""
+        real = [axis for axis in axes if self._sizes.get(axis, 1) > 1]
+        if kind is CollectiveKind.ALLTOALL:
+            return self._exchange_s(tuple(real), size_bytes)
+        if not self._is_paired or kind not in (CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALLREDUCE):
+            return self._costs.time_s(kind, axes, size_bytes)
+        once = self._costs.time_s(_GATHER, axes, size_bytes)
+        return once if kind is CollectiveKind.REDUCE_SCATTER else 2 * once
+
+    def send_s(self, axis: str, size_bytes: float) -> float:
+        """As `FabricCosts.send_s`."""
+        return self._costs.send_s(axis, size_bytes)
+
+    def slowdowns(self, running: tuple[Traffic, ...]) -> tuple[float, ...]:
+        """As `FabricCosts.slowdowns`."""
+        return self._costs.slowdowns(running)
+
+    def _exchange_s(self, axes: tuple[str, ...], size_bytes: float) -> float:
+        size, mesh = prod(self._sizes[axis] for axis in axes), self._costs.mesh
+        if size < 2:
+            return 0.0
+        inner = tuple(axis for axis, ranks in self._sizes.items() if ranks > 1)[-len(axes) :]
+        if mesh.rank_order is not None or axes != inner or 2 * size > MOST_TOGETHER:
+            is_known = mesh.n_ranks <= MOST_EXCHANGED
+            return self._costs.time_s(CollectiveKind.ALLTOALL, axes, size_bytes) if is_known else inf
+        if size not in self._blocks:
+            self._blocks[size] = self._block_price(size)
+        return self._blocks[size].time_s(size_bytes)
+
+    def _block_price(self, size: int) -> Price:
+        """Of all-to-alls within each of the first blocks of so many ranks."""
+        count = min(MOST_TOGETHER // size, self._costs.mesh.n_ranks // size)
+        mesh = Mesh((count, size), ("block", "rank"))
+        costs = self._costs
+        ranks = range(count * size)
+        problem = pose(costs.topology, CollectiveKind.ALLTOALL, ranks=ranks, mesh=mesh, axes="rank")
+        with under(context().unlimited):
+            return optimal_price(problem, costs.messages, TimeModel.FARTHEST_RANK)
+
+
+def has_equal_pairs(topology: Topology) -> bool:
+    """Whether for each link there is one of the same bandwidth and latency the other way."""
+    rows = [topology.tails, topology.heads, topology.bandwidths, topology.latencies_ns]
+    there = np.stack([np.asarray(row, dtype=np.int64) for row in rows])
+    back = there[[1, 0, 2, 3]]
+    return bool(
+        np.array_equal(there[:, np.lexsort(there)], back[:, np.lexsort(back)])
+        and not topology.multicast.any()
+        and not topology.aggregation.any()
+    )

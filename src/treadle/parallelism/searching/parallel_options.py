@@ -1,0 +1,148 @@
+"""What may be asked of a search for the best plan, as keywords, and the values that they make."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+
+from treadle.errors import FormatError
+from treadle.options.keywords import ParallelizeKeywords
+from treadle.parallelism.search.minimax import Overlap
+from treadle.spelling import spelt_alike, unknown
+from treadle.training.compute_times import RooflineTimes
+from treadle.training.devices import Accelerator
+from treadle.training.train_options import DEFAULT_EFFICIENCY, as_accelerator
+
+DEFAULT_GAP = 0.01
+"""Share of the best time that need not be proven."""
+DEFAULT_TIME_LIMIT_S, AUTO_TIME_LIMIT_S = 120.0, 300.0
+"""Of a search on a given mesh, and of one over meshes."""
+_COUNT = re.compile(r"([1-9][0-9]*)\s*([KkMmGg]?)")
+_POWERS = {"": 0, "k": 10, "m": 20, "g": 30}
+_MOST_TOKENS = 2**40
+
+
+@dataclass(frozen=True)
+class ParallelRequest:
+    """What was asked for, resolved.
+
+    Parameters
+    ----------
+    device : Accelerator
+    times : RooflineTimes
+    memory_bytes : float
+        That a rank may use.
+    tokens : int
+        Of a step, on all ranks together.
+    sequence : int, optional
+        Tokens of a sequence; None: what the model was made for, or what its graph has.
+    overlap : Overlap
+    pins : mapping of str to str
+    gap : float
+    notes : tuple of str
+        What was assumed.
+    """
+
+    device: Accelerator
+    times: RooflineTimes
+    memory_bytes: float
+    tokens: int | None
+    sequence: int | None
+    overlap: Overlap
+    pins: Mapping[str, str]
+    gap: float
+    notes: tuple[str, ...]
+
+
+def parallel_request(
+    gpu: Accelerator | Path | str, tokens: int | str | None, asked: ParallelizeKeywords
+) -> ParallelRequest:
+    """Resolve what was asked for; errors are those of `parallelize`."""
+    notes: list[str] = []
+    device = as_accelerator(gpu)
+    memory = asked.get("memory_bytes")
+    if memory is not None and memory < 1:
+        raise FormatError(f"memory {memory} bytes: expected at least 1")
+    efficiency = asked.get("efficiency")
+    if efficiency is None:
+        notes.append(f"efficiency {DEFAULT_EFFICIENCY:g} of the peak is assumed (--efficiency)")
+    precision = next((one for one in ("bf16", "fp16", "fp32") if one in device.peak_flops), "bf16")
+    sequence = asked.get("sequence")
+    gap = asked.get("gap", DEFAULT_GAP)
+    if not 0 <= gap < 1:
+        raise FormatError(f"gap {gap}: expected a share of the time, at least 0 and below 1")
+    return ParallelRequest(
+        device,
+        RooflineTimes(
+            device,
+            precision,
+            DEFAULT_EFFICIENCY if efficiency is None else efficiency,
+            memory_efficiency=asked.get("memory_efficiency", 0.8),
+        ),
+        device.memory_bytes if memory is None else memory,
+        None if tokens is None else as_count(tokens, "tokens"),
+        None if sequence is None else as_count(sequence, "sequence"),
+        as_overlap(asked.get("overlap", "layer")),
+        MappingProxyType(dict(asked.get("pins", {}))),
+        gap,
+        tuple(notes),
+    )
+
+
+def as_count(value: int | str, what: str) -> int:
+    """Tokens, as a number or as people write them; K, M and G are powers of 1024, as in sizes.
+
+    Examples
+    --------
+    >>> as_count("1M", "tokens"), as_count("131072", "tokens"), as_count("128K", "tokens")
+    (1048576, 131072, 131072)
+    """
+    text = str(value).strip()
+    found = _COUNT.fullmatch(text) if len(text) < 20 else None
+    count = int(found[1]) << _POWERS[found[2].lower()] if found else 0
+    if not 0 < count <= _MOST_TOKENS:
+        raise FormatError(
+            f"--{what} {text[:40]!r}: expected a number of tokens, such as 131072 or 1M (K, M and G are "
+            f"powers of 1024)"
+        )
+    return count
+
+
+def as_overlap(asked: str) -> Overlap:
+    """Where communication hides behind compute: none, layer, model."""
+    known = [one.value for one in Overlap]
+    meant = spelt_alike(asked, known)
+    if meant is None:
+        raise FormatError(unknown("overlap", asked, known))
+    return Overlap(meant)
+
+
+def read_pins(texts: Sequence[str]) -> dict[str, str]:
+    """Pins as they are typed, ``wq=k:1/h:0``: a parameter as it is stored, or what an operator makes.
+
+    Raises
+    ------
+    FormatError
+        Without a name or a state, or for a tensor twice.
+
+    Examples
+    --------
+    >>> from treadle import planning
+    >>> planning.read_pins(["wq=k:1/h:0", "query=whole"])
+    {'wq': 'k:1/h:0', 'query': 'whole'}
+    """
+    found: dict[str, str] = {}
+    for text in texts:
+        name, equals, state = (part.strip() for part in text.partition("="))
+        if not equals or not name or not state:
+            raise FormatError(
+                f"--pin {text[:60]!r}: expected TENSOR=STATE, as wq=k:1/h:0 (letter k cut by axis 1, h by "
+                f"axis 0) or wq=whole"
+            )
+        if name in found:
+            raise FormatError(f"--pin: {name[:40]!r} stands twice")
+        found[name] = state
+    return found

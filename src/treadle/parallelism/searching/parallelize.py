@@ -1,0 +1,154 @@
+"""The best way to shard, recompute and pipeline a model, on one fabric or several."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from time import process_time
+from typing import Unpack, cast
+
+from treadle.checking import checked, left_alone
+from treadle.context import Progress
+from treadle.errors import FormatError
+from treadle.inputs.fabrics_and_plans import FabricLike, as_fabric
+from treadle.inputs.meshes import as_mesh
+from treadle.inputs.problem import resolve_topology
+from treadle.options.keywords import ParallelizeKeywords
+from treadle.parallelism.graph.graph_argument import as_model_graph
+from treadle.parallelism.search.minimax import Overlap
+from treadle.parallelism.searching.fabric_matrix import fabric_matrix
+from treadle.parallelism.searching.fabric_run import FabricRun
+from treadle.parallelism.searching.parallel_options import parallel_request
+from treadle.parallelism.searching.parallel_result import ParallelizeResult
+from treadle.parallelism.searching.pipeline_run import STAGES, stages_of
+from treadle.parallelism.searching.plan_search import PlanSearch
+from treadle.schedules.mesh import Mesh
+from treadle.training.devices import Accelerator
+from treadle.training.step_inputs import slow_links
+
+AUTO = "auto"
+
+
+@checked(model=left_alone, fabrics=left_alone)
+def parallelize(
+    model: object,
+    fabrics: FabricLike | Sequence[FabricLike],
+    *,
+    gpu: Accelerator | Path | str,
+    mesh: Mesh | str = AUTO,
+    tokens: int | str | None = None,
+    progress: Progress | None = None,
+    **options: Unpack[ParallelizeKeywords],
+) -> ParallelizeResult:
+    """Find the plan of least step time that fits into memory, with a bound below which no plan is.
+
+    Parameters
+    ----------
+    model : str, Path, TrainingModel or ModelGraph
+        A model of the zoo, a Hugging Face ``config.json``, or a graph that `treadle capture` wrote.
+    fabrics : Topology, str, Path, networkx.Graph, plan or result; or a sequence of them
+    gpu : Accelerator or str
+        A preset or a TOML file.
+    mesh : Mesh or str
+        ``16,8``, ``dp=16,tp=8``; an axis ``pp`` makes pipeline stages; ``auto``: the best of all with one
+        axis or two, and of finer ones.
+    tokens : int or str, optional
+        Of a step on all ranks together: ``1M`` is 2**20. Of a graph its own.
+    progress : callable, optional
+    sequence : int or str, optional
+        Tokens of a sequence; default what the model was made for.
+    memory_bytes : int, optional
+        That a rank may use; default the device's.
+    overlap : str
+        Where communication hides behind computing: ``layer`` (its own), ``none``, ``model`` (anywhere: no
+        schedule reaches that where layers differ).
+    pins : mapping of str to str
+        Parameters and the states that they are stored in, tensors and those that they are made in:
+        ``{"wq": "k:1/h:0"}``.
+    schedule : str
+        Prices of collectives: ``treadle``, ``ring``, ``bound``.
+    micro_batches : int, optional
+        Of a pipeline.
+    efficiency, memory_efficiency : float
+        Shares of peak and memory bandwidth that a device reaches; default .5 and .8.
+    alpha_s, forward, file_format
+        See `step_costs`.
+    mixed : bool
+        Layers of a kind may differ.
+    gap : float
+        Share of the time that need not be proven.
+    time_limit_s : float, optional
+        On each fabric; default two minutes for a given mesh, five for ``auto``.
+
+    Raises
+    ------
+    TreadleError
+        For malformed input; InfeasibleError if no plan fits into memory, with the least memory that one does.
+
+    Notes
+    -----
+    Seconds and memory are those of an evaluator that shares no code with the search. They are of a model of
+    the machine; nothing is measured here.
+
+    Examples
+    --------
+    >>> import treadle
+    >>> pair = "ring(2, bandwidth='25GB/s')"
+    >>> found = treadle.parallelize("gpt2", pair, gpu="h100", mesh="2", tokens=4096, gap=0.2)
+    >>> found.searches[0].best
+    <PricedPlan treadle, 0.00943 s, 4.6GB memory>
+    >>> found.plan.parts["block"][0].parameters["layers.*.attention.wq.weight"]
+    Sharding(dims=((), (), ()), partial=frozenset())
+    """
+    start = process_time()
+    several = [*fabrics] if isinstance(fabrics, list | tuple) else [cast(FabricLike, fabrics)]
+    if not several:
+        raise FormatError("fabrics: expected at least one")
+    file_format = options.get("file_format")
+    topologies = [resolve_topology(as_fabric(one, "fabrics"), file_format=file_format) for one in several]
+    request = parallel_request(gpu, tokens, options)
+    notes = list(request.notes)
+    if options.get("mixed", False) and request.overlap is Overlap.MODEL:
+        raise FormatError(
+            "--mixed: overlap over the whole model hides what no layer can; use --overlap layer"
+        )
+    fixed = None if mesh == AUTO else as_mesh(mesh)
+    micro_batches = _micro_batches(fixed, options.get("micro_batches"), notes)
+    graph, layers = as_model_graph(
+        model,
+        tokens=request.tokens,
+        sequence=request.sequence,
+        notes=notes,
+        micro_batches=micro_batches or 1,
+    )
+    plans = PlanSearch(graph, request, layers)
+    runs = [FabricRun(topology, plans, options, progress) for topology in topologies]
+    found = [
+        (run, run.run(fixed) if fixed is None or not micro_batches else run.run_staged(fixed, micro_batches))
+        for run in runs
+    ]
+    matrix = None
+    if len(runs) > 1 and not micro_batches:
+        sizes = {len(topology.compute_nodes) for topology in topologies}
+        if len(sizes) > 1:
+            notes.append("the fabrics differ in their ranks: no plan is priced on another's fabric")
+        else:
+            matrix = fabric_matrix(found)
+    notes += slow_links([run.fabric_costs(search.mesh) for run, search in found])
+    return ParallelizeResult(
+        graph, request, tuple(search for _, search in found), matrix, tuple(notes), process_time() - start
+    )
+
+
+def _micro_batches(mesh: Mesh | None, asked: int | None, notes: list[str]) -> int:
+    """Of a step in pipeline stages; 0 where there are no stages."""
+    stages = 1 if mesh is None else stages_of(mesh)
+    if stages == 1:
+        if asked is not None:
+            raise FormatError(f"--micro-batches {asked}: it needs stages, an axis {STAGES} of the mesh")
+        return 0
+    if asked is not None and asked < 1:
+        raise FormatError(f"--micro-batches {asked}: expected at least 1")
+    if asked is None:
+        notes.append(f"{4 * stages} micro-batches, four a stage (--micro-batches)")
+    return asked or 4 * stages

@@ -1,0 +1,285 @@
+"""The best plan of a model on one mesh: problem, named plans, search, and what the evaluator says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from math import inf
+
+from treadle.context import context, under
+from treadle.errors import FormatError, ScheduleError
+from treadle.parallelism.evaluation.bound_check import checked_bound, checked_mixture, checked_proof
+from treadle.parallelism.evaluation.evaluation import evaluate
+from treadle.parallelism.evaluation.node_work import DeviceNumbers
+from treadle.parallelism.evaluation.passages import Passages
+from treadle.parallelism.evaluation.retiming import Retimed, retimed
+from treadle.parallelism.explaining.state_words import found_tensors, letters_of, read_state
+from treadle.parallelism.graph.model_graph import ModelGraph
+from treadle.parallelism.plan.parallel_plan import ParallelPlan
+from treadle.parallelism.problem.refining import JoinedCosts, refined
+from treadle.parallelism.problem.search_problem import SearchProblem, pose
+from treadle.parallelism.search.bound_witness import bound_witness, proof_steps
+from treadle.parallelism.search.branching import NAMED_EFFORT, SearchEffort, minimise
+from treadle.parallelism.search.factor_graph import FactorGraph
+from treadle.parallelism.search.layer_columns import Layering, priced
+from treadle.parallelism.search.minimax import Minimax, step_time
+from treadle.parallelism.search.mixed_layers import MixedLayers
+from treadle.parallelism.search.one_plan import MemoryShortage, fastest_plan, least_persistent
+from treadle.parallelism.search.slices import Domains, consistent
+from treadle.parallelism.searching.mesh_choices import joined_meshes
+from treadle.parallelism.searching.mesh_search import Look
+from treadle.parallelism.searching.parallel_options import ParallelRequest
+from treadle.parallelism.searching.parallel_result import PricedPlan
+from treadle.parallelism.searching.posed_mesh import MeshFound, PosedMesh
+from treadle.parallelism.state.sharding import axis_sizes
+from treadle.refusal import Refusal
+from treadle.schedules.mesh import Mesh
+from treadle.training.costs import Costs
+from treadle.training.models.training_model import TrainingModel
+
+OURS = "treadle"
+_FIRST_SOLVES = 12
+"""Calls of message passing of a first look: the bound is then mostly within a few percent."""
+
+
+_MOST_COARSE_PARTS = 60
+"""Of branch and bound on a coarse mesh: what counts is its plan, and the bound of the fine mesh."""
+
+
+class PlanSearch:
+    """Searches of one model under one request, mesh by mesh.
+
+    Parameters
+    ----------
+    model : ModelGraph
+    request : ParallelRequest
+    layers : TrainingModel, optional
+        The same model as `train` has it.
+    """
+
+    def __init__(
+        self, model: ModelGraph, request: ParallelRequest, layers: TrainingModel | None = None
+    ) -> None:
+        self.model, self.request, self.layers = model, request, layers
+        self.numbers = DeviceNumbers.of(request.times)
+        self._passages: dict[tuple[int, Mesh], tuple[Costs, Passages]] = {}
+
+    def with_memory(self, memory_bytes: float) -> PlanSearch:
+        """The same under another limit."""
+        return PlanSearch(self.model, replace(self.request, memory_bytes=memory_bytes), self.layers)
+
+    def pose(self, mesh: Mesh, costs: Costs) -> PosedMesh:
+        """The problem on a mesh.
+
+        Raises
+        ------
+        FormatError
+            If a pin names what is not there.
+        """
+        problem = pose(self.model, mesh, costs, self.request.times)
+        return PosedMesh(problem, costs, self.named_plans(problem), self._within(problem))
+
+    def look(self, posed: PosedMesh) -> Look[MeshFound]:
+        """The best named plan that fits, and the first bound."""
+        graph = posed.problem.graph
+        aim = step_time(graph, overlap=self.request.overlap, memory_bytes=self.request.memory_bytes)
+        effort = SearchEffort(gap=self.request.gap, n_parts=1, first_solves=_FIRST_SOLVES)
+        with under(context().unlimited):  # each mesh has a look at least
+            found = minimise(graph, aim, within=posed.within, named=self.allowed(posed), effort=effort)
+        return Look(found.value, found.bound, MeshFound(posed, found.plan, proof=found))
+
+    def search(
+        self,
+        before: Look[MeshFound],
+        *,
+        known: Iterable[tuple[int, ...]] = (),
+        effort: SearchEffort | None = None,
+    ) -> Look[MeshFound]:
+        """The best plan, until the gap is proven, one is found that is quick enough, or time is up.
+
+        Parameters
+        ----------
+        before : Look
+        known : iterable of plans
+            Beside the named ones; where one is within the gap of the first bound, there is nothing to search.
+        effort : SearchEffort, optional
+            By default until the gap is proven.
+        """
+        posed = before.found.posed
+        graph, known = posed.problem.graph, list(known)
+        aim = step_time(graph, overlap=self.request.overlap, memory_bytes=self.request.memory_bytes)
+        value, best = min(((_value(graph, aim, plan), plan) for plan in known), default=(inf, None))
+        if best is not None and value <= before.seconds and before.bound_s >= value * (1 - self.request.gap):
+            return Look(value, before.bound_s, replace(before.found, plan=best))
+        named = [*self.allowed(posed), *known, *([] if before.found.plan is None else [before.found.plan])]
+        found = fastest_plan(
+            graph,
+            memory_bytes=self.request.memory_bytes,
+            overlap=self.request.overlap,
+            within=posed.within,
+            named=named,
+            effort=SearchEffort(gap=self.request.gap) if effort is None else effort,
+        )
+        if isinstance(found, MemoryShortage):
+            return Look(inf, inf, MeshFound(posed, None, found))
+        bound = max(found.bound, min(before.bound_s, found.value))
+        late = context().is_late and bound < found.value * (1 - self.request.gap)
+        proof = found if found.bound >= bound else before.found.proof
+        return Look(found.value, bound, MeshFound(posed, found.plan, is_late=late, proof=proof))
+
+    def coarser_plans(self, posed: PosedMesh) -> list[tuple[int, ...]]:
+        """Of a mesh of three axes or more, plans that are the best known on two, neighbouring axes joined.
+
+        A search over few states finds what one over many would take long to meet. What is pinned speaks of
+        the fine mesh: then there are none.
+        """
+        found = []
+        for mesh, parts in joined_meshes(posed.problem.mesh) if not self.request.pins else ():
+            coarse = self.pose(mesh, JoinedCosts(posed.costs, parts))
+            effort = SearchEffort(gap=self.request.gap, n_parts=_MOST_COARSE_PARTS)
+            plan = self.search(self.look(coarse), effort=effort).found.plan
+            if plan is not None:
+                fine = refined(coarse.problem, posed.problem, parts, coarse.problem.tidied(plan))
+                found += [] if fine is None else [fine]
+            if context().is_late:
+                break
+        return found
+
+    def priced(self, name: str, plan: ParallelPlan, costs: Costs) -> PricedPlan:
+        """What the evaluator says of a plan."""
+        key = id(costs), plan.mesh  # costs are kept, so that no others take their place
+        _, passages = self._passages.setdefault(key, (costs, Passages(plan.sizes, costs)))
+        overlap = self.request.overlap.value
+        found = evaluate(plan, self.model, costs, self.numbers, overlap=overlap, passages=passages)
+        return PricedPlan(
+            name,
+            plan,
+            found.seconds,
+            found.seconds - found.exposed_s,
+            found.exposed_s,
+            found.communication_s,
+            {",".join(axes): seconds for axes, (_, _, seconds) in found.by_axes.items()},
+            found.peak_bytes,
+            found.peak_bytes <= self.request.memory_bytes,
+        )
+
+    def checked_bound(self, found: MeshFound) -> float:
+        """What the evaluator's own pass proves over the whole problem, or over the search's boxes."""
+        graph, request = found.posed.problem.graph, self.request
+        witness = bound_witness(
+            graph,
+            memory_bytes=request.memory_bytes,
+            overlap=request.overlap,
+            known=[] if found.plan is None else [found.plan],
+            n_solves=_FIRST_SOLVES,
+        )
+        if witness is None:
+            return inf
+        at_root = checked_bound(
+            graph, witness, overlap=request.overlap.value, memory_bytes=request.memory_bytes
+        )
+        if found.proof is None or found.proof.record is None or at_root >= found.proof.bound:
+            return at_root
+        within = found.posed.within if request.pins else None
+        steps = proof_steps(
+            graph,
+            step_time(graph, overlap=request.overlap, memory_bytes=request.memory_bytes),
+            found.proof.record,
+            at_least=found.proof.bound,
+            known=found.proof.plans,
+            overlap=request.overlap,
+            within=within,
+        )
+        by_boxes = checked_proof(
+            graph,
+            steps,
+            overlap=request.overlap.value,
+            memory_bytes=request.memory_bytes,
+            within=within,
+        )
+        return max(at_root, by_boxes)
+
+    def checked_mixture(self, found: MixedLayers, layering: Layering) -> float:
+        """What that pass proves of layers that may differ, at the prices of their bound."""
+        request = self.request
+        if found.column is None or found.ending is None:
+            return 0.0
+        proofs = []
+        for side, one in ((layering.layers, found.column), (layering.ends, found.ending)):
+            assert one.record is not None, "a search of columns keeps its splits"
+            proofs.append(
+                proof_steps(
+                    side.graph,
+                    priced(side, request.overlap, found.prices),
+                    one.record,
+                    at_least=one.bound,
+                    known=one.plans,
+                    overlap=request.overlap,
+                )
+            )
+        return checked_mixture(
+            layering.graph,
+            layering.block,
+            layering.boundary,
+            found.prices.tolist(),
+            (proofs[0], proofs[1]),
+            overlap=request.overlap.value,
+            memory_bytes=request.memory_bytes,
+        )
+
+    def retimed(self, plan: ParallelPlan, costs: Costs) -> Retimed | Refusal:
+        """A step of the named layout that a plan comes nearest to, in the simulator of `train`."""
+        if self.layers is None:
+            return Refusal("a captured graph has no table of layers")
+        return retimed(plan, self.model, self.layers, costs, self.request.times)
+
+    def named_plans(self, problem: SearchProblem) -> dict[str, tuple[int, ...]]:
+        """Of each the best way to do what it leaves open; of those that do not fit the quickest."""
+        graph, found = problem.graph, dict[str, tuple[int, ...]]()
+        for name, domains in problem.named().items():
+            is_hopeless = least_persistent(graph, domains) > self.request.memory_bytes
+            for limit in (inf,) if is_hopeless else (self.request.memory_bytes, inf):
+                aim = step_time(graph, overlap=self.request.overlap, memory_bytes=limit)
+                with under(context().unlimited):
+                    plan = minimise(graph, aim, within=domains, effort=NAMED_EFFORT).plan
+                if plan is not None:
+                    found[name] = plan
+                    break
+        return found
+
+    def allowed(self, posed: PosedMesh) -> list[tuple[int, ...]]:
+        """Named plans that keep to the pins."""
+        return [
+            plan
+            for plan in posed.named.values()
+            if all(state in states for state, states in zip(plan, posed.within, strict=True))
+        ]
+
+    def _within(self, problem: SearchProblem) -> Domains:
+        """States that pins leave."""
+        axes, parts = tuple(axis_sizes(problem.mesh)), {part.name: part for part in self.model.parts}
+        pins = {}
+        for name, text in self.request.pins.items():
+            for part, tensor in found_tensors(self.model, name):
+                node = parts[part].graph.nodes[tensor.node]
+                letters = letters_of(parts[part], tensor)
+                state = read_state(text, letters, axes, place=f"--pin {name}")
+                pins[f"{part}/{node.path or parts[part].graph.spelled(tensor)}"] = str(state)
+        try:
+            found = consistent(problem.graph, problem.pinned(pins))
+        except ScheduleError as error:
+            raise FormatError(f"--pin: {error}") from None
+        if found is None:
+            raise FormatError("--pin: no plan keeps all of these; leave one out")
+        return found
+
+
+def _value(graph: FactorGraph, aim: Minimax, plan: tuple[int, ...]) -> float:
+    """Of a plan that keeps to the limits; infinity for others."""
+    amounts = graph.amounts(plan)
+    return aim.value(amounts) if aim.fits(amounts) else inf
+
+
+def ordered(rows: Sequence[PricedPlan]) -> tuple[PricedPlan, ...]:
+    """The quickest that fits first, those that do not fit last."""
+    return tuple(sorted(rows, key=lambda row: (not row.fits, row.seconds)))

@@ -1,1 +1,0 @@
-"""Fabrics found and described."""

@@ -1,1 +1,0 @@
-"""What is given up for what: height and number of trees against throughput."""

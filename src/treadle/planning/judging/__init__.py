@@ -1,1 +1,0 @@
-"""Plans and texts judged."""

@@ -1,1 +1,0 @@
-"""Plans run, simulated and measured."""

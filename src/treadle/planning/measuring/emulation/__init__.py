@@ -1,1 +1,0 @@
-"""Plans on emulated networks: measured, and what models say of them."""

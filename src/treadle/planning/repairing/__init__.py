@@ -1,1 +1,0 @@
-"""Plans for what a failure leaves: after it, and before it comes."""

@@ -1,1 +1,0 @@
-"""From a problem to a verified plan."""

@@ -1,1 +1,0 @@
-"""Several collectives at once: jobs of different kinds, sizes and weights."""

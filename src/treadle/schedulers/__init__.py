@@ -1,0 +1,1 @@
+"""The table of schedulers, and the way from a problem to a verified schedule."""

@@ -1,0 +1,1 @@
+"""Several collectives on one fabric at the same time."""

@@ -1,0 +1,280 @@
+"""Plan files, of a directory or one, found by what they answer: fabric, ranks, collective, sizes."""
+
+from __future__ import annotations
+
+import struct
+import zipfile
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from treadle.errors import FormatError, TreadleError
+from treadle.input_files import open_input, parse_json
+from treadle.inputs.group_plans import plan_of_group
+from treadle.inputs.verification import verify
+from treadle.schedules.collective import Collective, CollectiveKind
+from treadle.schedules.plan import Plan
+from treadle.schedules.plan_files.archive import load_plan
+from treadle.schedules.plan_files.budget import MAX_MEMORY, MemoryBudget, json_bytes
+from treadle.schedules.plan_files.manifest_values import (
+    read_list,
+    read_optional,
+    read_string,
+    read_whole,
+    read_wholes,
+)
+from treadle.schedules.plan_files.members import MemberReader
+from treadle.schedules.plan_files.plan_reader import MAX_MANIFEST
+from treadle.topologies.files import topology_hash
+from treadle.topologies.topology import Topology
+
+MAX_FILES = 10_000
+"""Most plan files of a directory that are looked at."""
+
+_UNREADABLE = (
+    zipfile.BadZipFile,
+    zlib.error,
+    struct.error,
+    OSError,
+    EOFError,
+    RuntimeError,
+    ValueError,
+)
+"""What zipfile raises on damaged input."""
+
+
+@dataclass(frozen=True)
+class PlanListing:
+    """What a plan file says it answers; nothing of it is checked yet.
+
+    Parameters
+    ----------
+    path : Path
+    topology_sha256 : str
+        Of the fabric, without absent nodes, as `topology_hash`.
+    kind : CollectiveKind
+    ranks : tuple of int
+        Node of each rank.
+    root : int, optional
+    sizes : tuple of (int, int or None)
+        Smallest and largest size in bytes of each of its schedules.
+    groups : tuple of tuples of int, optional
+        Of several groups at once: nodes of the ranks of each.
+    """
+
+    path: Path
+    topology_sha256: str
+    kind: CollectiveKind
+    ranks: tuple[int, ...]
+    root: int | None
+    sizes: tuple[tuple[int, int | None], ...]
+    groups: tuple[tuple[int, ...], ...] | None = None
+
+
+@dataclass(frozen=True)
+class PlanIndex:
+    """The plan files of a directory.
+
+    Parameters
+    ----------
+    listings : tuple of PlanListing
+        By file name.
+    problems : tuple of str
+        A line for each file that is no plan file.
+    """
+
+    listings: tuple[PlanListing, ...]
+    problems: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class FoundPlans:
+    """Plans of an index for one fabric and collective.
+
+    Parameters
+    ----------
+    plans : tuple of (Path, Plan)
+        By file name; verified on the fabric.
+    problems : tuple of str
+        A line for each file that claims to answer but is damaged or fails verification.
+    """
+
+    plans: tuple[tuple[Path, Plan], ...]
+    problems: tuple[str, ...]
+
+
+def index_plans(directory: str | Path) -> PlanIndex:
+    """List the files ``*.plan`` of a directory, or one such file, by their manifests.
+
+    Raises
+    ------
+    FormatError
+        If the directory cannot be read, or has more than `MAX_FILES` of them.
+    """
+    try:
+        place = Path(directory)
+        is_one = place.suffix == ".plan" and place.is_file()
+        paths = [place] if is_one else sorted(path for path in place.iterdir() if path.suffix == ".plan")
+    except OSError as error:
+        raise FormatError(
+            f"no readable directory of plans ({error.strerror}); make it, or name another",
+            source=str(directory),
+        ) from None
+    if len(paths) > MAX_FILES:
+        raise FormatError(
+            f"{len(paths)} plan files, at most {MAX_FILES} are looked at; move some elsewhere",
+            source=str(directory),
+        )
+    listings, problems = [], []
+    for path in paths:
+        try:
+            listings.append(_listing(path))
+        except TreadleError as error:
+            problems.append(str(error))
+    return PlanIndex(tuple(listings), tuple(problems))
+
+
+def find_plans(index: PlanIndex, topology: Topology, collective: Collective) -> FoundPlans:
+    """The plans of an index that serve a collective on a fabric, each loaded and verified there.
+
+    Parameters
+    ----------
+    index : PlanIndex
+    topology : Topology
+        Without absent nodes, as `treadle.inputs.problem.pose` leaves it.
+    collective : Collective
+
+    Notes
+    -----
+    A listing is only a claim: what counts is the fabric and the collective inside the loaded plan, and that
+    the verifier finds every schedule and claim of it true on `topology`.
+    """
+    digest = topology_hash(topology)
+    wanted = (digest, collective.kind, collective.ranks, collective.root)
+    plans: list[tuple[Path, Plan]] = []
+    problems: list[str] = []
+    for listing in index.listings:
+        if (listing.topology_sha256, listing.kind, listing.ranks, listing.root) != wanted:
+            continue
+        plan = _loaded(listing, topology, digest, problems)
+        if plan is not None and plan.collective == collective:  # also weights, demands and forwarders
+            plans.append((listing.path, plan))
+    return FoundPlans(tuple(plans), tuple(problems))
+
+
+def find_group_plans(index: PlanIndex, topology: Topology, collective: Collective) -> FoundPlans:
+    """What plans of several groups at once do for one of them.
+
+    Parameters
+    ----------
+    index : PlanIndex
+    topology : Topology
+        The whole fabric.
+    collective : Collective
+        Of the group, its ranks in the order of the plans' group.
+
+    Returns
+    -------
+    FoundPlans
+        The group's part of each, as `treadle.inputs.group_plans.plan_of_group` makes it; verified with all
+        groups.
+    """
+    digest = topology_hash(topology)
+    plans: list[tuple[Path, Plan]] = []
+    problems: list[str] = []
+    for listing in index.listings:
+        nodes = listing.groups or ()
+        posed = (listing.topology_sha256, listing.kind, listing.root)
+        if posed != (digest, collective.kind, collective.root) or collective.ranks not in nodes:
+            continue
+        plan = _loaded(listing, topology, digest, problems)
+        if plan is None or plan.collective.groups is None:
+            continue
+        found = [tuple(plan.collective.ranks[rank] for rank in group) for group in plan.collective.groups]
+        if (plan.collective.kind, plan.collective.root) == posed[1:] and collective.ranks in found:
+            plans.append((listing.path, plan_of_group(plan, found.index(collective.ranks))))
+    return FoundPlans(tuple(plans), tuple(problems))
+
+
+def _loaded(listing: PlanListing, topology: Topology, digest: str, problems: list[str]) -> Plan | None:
+    """The plan of a listing, verified on a fabric; None for another fabric, and with a new problem."""
+    try:
+        plan = load_plan(listing.path)
+        if topology_hash(plan.topology) != digest:
+            return None
+        reports = verify(plan, topology).reports
+    except TreadleError as error:
+        problems.append(str(error))
+        return None
+    wrong = [violation for report in reports for violation in report.violations]
+    if not wrong and all(report.is_ok for report in reports):
+        return plan
+    problems.append(f"{listing.path}: fails verification ({wrong[0] if wrong else 'no throughput'})")
+    return None
+
+
+def has_gap(sizes: Sequence[tuple[int, int | None]]) -> bool:
+    """Whether some size from 0 on lies in none of the ranges.
+
+    Examples
+    --------
+    >>> has_gap([(0, 99), (100, None)]), has_gap([(0, 98), (100, None)])
+    (False, True)
+    """
+    covered = 0
+    for low, high in sorted(sizes, key=lambda span: span[0]):
+        if low > covered:
+            return True
+        if high is None:
+            return False
+        covered = max(covered, high + 1)
+    return True
+
+
+def _listing(path: Path) -> PlanListing:
+    source = str(path)
+    try:
+        with open_input(path) as file, zipfile.ZipFile(file) as archive:
+            budget = MemoryBudget(MAX_MEMORY)
+            text = MemberReader(archive, budget).text("manifest.json", MAX_MANIFEST)
+            budget.charge(json_bytes(text))
+        return _from_manifest(path, parse_json(text))
+    except TreadleError as error:
+        raise FormatError(str(error), source=source) from None
+    except _UNREADABLE as error:
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise FormatError(f"no readable plan file: {reason}", source=source) from None
+
+
+def _from_manifest(path: Path, manifest: Any) -> PlanListing:
+    try:
+        if manifest["treadle"] != "plan":
+            raise FormatError('manifest: expected "treadle": "plan"')
+        collective = manifest["collective"]
+        ranks = tuple(read_wholes(collective["ranks"], "ranks"))
+        return PlanListing(
+            path=path,
+            topology_sha256=read_string(manifest["topology_sha256"], "topology_sha256"),
+            kind=CollectiveKind(collective["kind"]),
+            ranks=ranks,
+            root=read_optional(collective["root"], read_whole, "root"),
+            sizes=tuple(_size_range(entry) for entry in read_list(manifest["entries"], "entries")),
+            groups=_groups(collective.get("groups"), ranks),
+        )
+    except (KeyError, TypeError, IndexError, AttributeError) as error:
+        raise FormatError(f"manifest: {type(error).__name__} {error}") from None
+
+
+def _size_range(entry: Any) -> tuple[int, int | None]:
+    low = read_whole(entry["min_bytes"], "min_bytes")
+    return low, read_optional(entry["max_bytes"], read_whole, "max_bytes")
+
+
+def _groups(value: Any, ranks: tuple[int, ...]) -> tuple[tuple[int, ...], ...] | None:
+    """Nodes of each group's ranks; None where there are no groups."""
+    if value is None:
+        return None
+    groups = [tuple(read_wholes(group, "group")) for group in read_list(value, "groups")]
+    return tuple(tuple(ranks[rank] for rank in group) for group in groups)

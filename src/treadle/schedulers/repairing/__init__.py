@@ -1,0 +1,1 @@
+"""Candidates for a plan whose fabric has lost links or nodes."""

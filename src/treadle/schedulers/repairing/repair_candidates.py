@@ -1,0 +1,165 @@
+"""The best schedule for a damaged fabric: several algorithms, each judged by its simulated time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from time import monotonic
+
+from treadle.context import Progress
+from treadle.errors import ScheduleError, TreadleError
+from treadle.inputs.problem import Problem
+from treadle.options.keywords import OptionKeywords
+from treadle.schedulers.solve import SolveResult, judged, solve
+from treadle.schedules.collective import Collective, CollectiveKind
+from treadle.schedules.plan import Plan
+from treadle.simulation.simulated_plans import simulate
+from treadle.synthesis.result import Result
+from treadle.topologies.topology import Topology
+
+JUDGED_AT = "judged_at_bytes"
+"""Provenance: the size at which the plan was preferred to others."""
+
+DEFAULT_SIZE = 2**20
+"""Of plans that do not say, as in `design`."""
+
+_TIME_LIMIT_S = 60.0
+"""Of a contender, where no other limit is given."""
+
+FORESTCOLL, RS_AG, BFB, EXACT = "forestcoll", "rs-ag", "bfb", "exact"
+"""Who takes part."""
+
+_MOST_EXACT_RANKS = 8
+_EXACT_TIME_LIMIT_S = 10.0
+
+
+@dataclass(frozen=True)
+class Contender:
+    """What became of an algorithm.
+
+    Parameters
+    ----------
+    algorithm : str
+        With the option that was given, as in ``forestcoll --trees 1``.
+    seconds : float, optional
+        Simulated, at the size in question.
+    algbw : Fraction, optional
+        Asymptotic, bytes/s.
+    reason : str
+        Why there is no schedule; "" where there is.
+    """
+
+    algorithm: str
+    seconds: float | None = None
+    algbw: Fraction | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Contest:
+    """Contenders at a size.
+
+    Parameters
+    ----------
+    size_bytes : int
+    old_seconds : float
+        Of the old plan on the whole fabric, simulated alike.
+    contenders : tuple of Contender
+        The fastest first, then those without a schedule.
+    """
+
+    size_bytes: int
+    old_seconds: float
+    contenders: tuple[Contender, ...]
+
+
+def simulated_s(plan: Plan, size_bytes: int) -> float:
+    """Seconds at a size by the simulator's defaults, in as many slices as are best."""
+    [row] = simulate(plan, [size_bytes]).rows
+    return float(row.time)
+
+
+def best_for(
+    fabric: Topology,
+    collective: Collective,
+    old: Plan,
+    size_bytes: int,
+    *,
+    time_limit_s: float | None = None,
+    progress: Progress | None = None,
+) -> tuple[SolveResult, Contest]:
+    """The fastest plan at a size.
+
+    Parameters
+    ----------
+    fabric : Topology
+    collective : Collective
+    old : Plan
+        To compare with.
+    size_bytes : int
+    time_limit_s : float, optional
+        Of all contenders together; those that are not ready are left out. Default: a minute for each.
+    progress : callable, optional
+
+    Raises
+    ------
+    ScheduleError
+        If none serves the fabric.
+
+    Notes
+    -----
+    Breadth-first steps are short and lose bandwidth; trees have all the bandwidth, and many of them are small
+    messages. One tree per root is often the best of both. Which it is, only a simulation of all messages
+    tells: by T_L + T_B many trees look better than they are at small sizes.
+    """
+    until = None if time_limit_s is None else monotonic() + time_limit_s
+    made: list[tuple[float, SolveResult]] = []
+    contenders: list[Contender] = []
+    for name, options in _algorithms(collective):
+        label = " ".join([name, *(f"--{key} {value}" for key, value in options.items())])
+        limit = _EXACT_TIME_LIMIT_S if name == EXACT else _TIME_LIMIT_S
+        limit = limit if until is None else min(limit, max(0.0, until - monotonic()))
+        try:
+            found = solve(
+                fabric, collective, algorithm=name, time_limit_s=limit, progress=progress, **options
+            )
+            if found.plan.algorithm != name or found.is_late:
+                raise ScheduleError(f"not ready within {limit:.0f} s")
+            seconds = simulated_s(found.plan, size_bytes)
+        except TreadleError as error:
+            contenders.append(Contender(label, reason=str(error)))
+            continue
+        made.append((seconds, found))
+        contenders.append(Contender(label, seconds, found.algbw))
+    if not made:
+        reasons = "; ".join(f"{one.algorithm}: {one.reason}" for one in contenders)
+        raise ScheduleError(f"{fabric.name}: no algorithm serves what is left: {reasons}")
+    _, best = min(made, key=lambda one: one[0])
+    ranking = sorted(contenders, key=lambda one: (one.seconds is None, one.seconds or 0.0))
+    contest = Contest(size_bytes, simulated_s(old, size_bytes), tuple(ranking))
+    return _with_least_bound(best, [one for _, one in made], size_bytes), contest
+
+
+def _algorithms(collective: Collective) -> list[tuple[str, OptionKeywords]]:
+    """Who takes part, with options."""
+    one_tree = OptionKeywords(trees=1)
+    contenders = [(BFB, OptionKeywords()), (FORESTCOLL, one_tree), (FORESTCOLL, OptionKeywords())]
+    if collective.kind is CollectiveKind.ALLREDUCE:
+        contenders.insert(1, (RS_AG, OptionKeywords()))
+    if collective.n_ranks <= _MOST_EXACT_RANKS:
+        contenders.append((EXACT, OptionKeywords()))
+    return contenders
+
+
+def _with_least_bound(best: SolveResult, made: list[SolveResult], size_bytes: int) -> SolveResult:
+    """The best plan beside the tightest bound that any contender came with."""
+    bounds = [one.bound for one in made if one.bound is not None]
+    bound = min(bounds, key=lambda one: (one.algbw, not one.is_tight), default=None)
+    plan, report = best.plan, best.report
+    if bound is not None and bound != best.bound:
+        problem = Problem(plan.topology, plan.collective)
+        schedule = plan.entries[-1].schedule
+        again, report = judged(problem, Result(schedule, bound, plan.algorithm))
+        plan = replace(plan, optimal_algbw=again.optimal_algbw, witness=again.witness)
+    plan = replace(plan, provenance={**plan.provenance, JUDGED_AT: size_bytes})
+    return replace(best, plan=plan, report=report, bound=bound)

@@ -1,0 +1,1 @@
+"""The fastest schedule for each message size."""

@@ -1,0 +1,437 @@
+"""The best schedule at every size as one verified plan: candidates, their race, its envelope."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import sqrt
+from typing import Unpack, cast
+
+from treadle._version import __version__
+from treadle.brief import brief
+from treadle.checking import checked, left_alone
+from treadle.context import Progress, TimeLimitError, context, in_context, under
+from treadle.errors import FormatError, ScheduleError, TreadleError
+from treadle.inputs.fabrics_and_plans import FabricLike, SizesLike, as_sizes
+from treadle.inputs.problem import pose
+from treadle.options.keywords import ProblemOptions, SizeSetOptions
+from treadle.schedulers.bounds import find_bound
+from treadle.schedulers.generation import generate
+from treadle.schedulers.schedulers import find_scheduler
+from treadle.schedulers.sizes.candidate_options import Entrant, entrants, left_out, options_in_words
+from treadle.schedulers.sizes.envelope import ChosenRange, choose_ranges, crossing
+from treadle.schedulers.sizes.model_corners import Doubt, doubts_of
+from treadle.schedulers.sizes.race import Racer, RaceRules, best_baseline, race, winners
+from treadle.schedulers.solve import RejectedError
+from treadle.schedules.collective import Collective, CollectiveKind
+from treadle.schedules.plan import Pipelining, Plan, PlanEntry, Scalar
+from treadle.schedules.schedule import Schedule
+from treadle.schedules.steps.steps import StepSchedule
+from treadle.schedules.trees.forest import ForestSchedule
+from treadle.simulation.cost_models import cost_model_of
+from treadle.simulation.costs.cost_model import CostModel
+from treadle.simulation.size_bounds.problem_bounds import size_bounds
+from treadle.simulation.size_bounds.size_witness import SizeBound
+from treadle.synthesis.result import Bound
+from treadle.synthesis.scheduler_options import StepOptions, TreeOptions
+from treadle.synthesis.steps.asked_switches import ask_switches
+from treadle.synthesis.trees import prune_for_switches
+from treadle.tabular import Cell, Tabular, plain_row
+from treadle.told_by import told_by
+from treadle.verification.schedules import verify as verify_schedule
+from treadle.verification.schedules import verify_plan
+from treadle.verification.violations import Report
+
+SET_ALGORITHM = "by-size"
+"""What plans of several schedules are called."""
+
+
+@brief("size_bytes", "title", "slices", "protocol", "seconds")
+@dataclass(frozen=True)
+class SizedChoice:
+    """What serves a size.
+
+    Parameters
+    ----------
+    size_bytes : int
+        The larger per-rank buffer.
+    title : str
+        Scheduler and options.
+    slices : int
+    protocol : str
+        Of the cost model; "" without one.
+    seconds : float
+    best_seconds : float
+        Of the fastest candidate, which the set may lack.
+    baseline : str
+        The fastest of what people have without Treadle; "" where none fits.
+    baseline_seconds : float, optional
+    bound : SizeBound, optional
+        The time before which no schedule ends, with its witness.
+
+    Examples
+    --------
+    >>> import treadle
+    >>> row = treadle.solve_sizes("ring:3", "allgather", "1K").rows[0]
+    >>> row.title, row.slices, row.baseline
+    ('forestcoll', 1, 'one-shot')
+    >>> row.seconds <= row.baseline_seconds
+    True
+    """
+
+    size_bytes: int
+    title: str
+    slices: int
+    protocol: str
+    seconds: float
+    best_seconds: float
+    baseline: str = ""
+    baseline_seconds: float | None = None
+    bound: SizeBound | None = None
+
+
+@told_by("treadle.render.solving:size_set_rows")
+@dataclass(frozen=True)
+class SizeSet(Tabular):
+    """A plan of size ranges, and what was learnt while making it.
+
+    Parameters
+    ----------
+    plan : Plan
+    reports : tuple of Report
+        Of the independent verifier, one per entry.
+    rows : tuple of SizedChoice
+        By rising size.
+    bound : Bound, optional
+        On algbw, whatever the size.
+    cost_model : CostModel
+        What messages cost.
+    doubts : tuple of Doubt
+        Choices that would fall otherwise somewhere in the model's bands.
+    n_candidates, n_timed : int
+        Schedules that differ, and how many were timed at all.
+    left_out : tuple of str
+        Schedulers that are tried on fewer ranks only, and schedules that were too large to simulate.
+    is_late : bool
+        The time limit was reached; what was not timed is left out.
+    seconds : mapping of stage to CPU seconds
+
+    Examples
+    --------
+    >>> import treadle
+    >>> found = treadle.solve_sizes("ring:3", "allgather", "1K,1G")
+    >>> [(row.size_bytes, row.title) for row in found.rows]
+    [(1024, 'forestcoll'), (1073741824, 'forestcoll')]
+    """
+
+    plan: Plan
+    reports: tuple[Report, ...]
+    rows: tuple[SizedChoice, ...]
+    bound: Bound | None
+    cost_model: CostModel
+    doubts: tuple[Doubt, ...] = ()
+    n_candidates: int = 0
+    n_timed: int = 0
+    left_out: tuple[str, ...] = ()
+    is_late: bool = False
+    seconds: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def worst_ratio(self) -> float:
+        """Of a time to the fastest candidate's at that size."""
+        return max(row.seconds / row.best_seconds for row in self.rows)
+
+    @property
+    def mean_ratio(self) -> float:
+        """As `worst_ratio`, the mean over sizes."""
+        return sum(row.seconds / row.best_seconds for row in self.rows) / len(self.rows)
+
+    def records(self) -> list[dict[str, Cell]]:
+        """A row for each size."""
+        return [
+            plain_row(
+                {
+                    "size_bytes": row.size_bytes,
+                    "schedule": row.title,
+                    "slices": row.slices,
+                    "protocol": row.protocol,
+                    "time_s": row.seconds,
+                    "best_time_s": row.best_seconds,
+                    "baseline": row.baseline,
+                    "baseline_time_s": row.baseline_seconds,
+                    "bound_s": None if row.bound is None else row.bound.time,
+                }
+            )
+            for row in self.rows
+        ]
+
+
+@checked(sizes=left_alone)
+@in_context()
+def solve_sizes(
+    topology: FabricLike,
+    collective: Collective | CollectiveKind | str,
+    sizes: SizesLike = "1K..1G",
+    *,
+    max_schedules: int | None = None,
+    algorithms: Sequence[str] | None = None,
+    halves: bool = True,
+    time_limit_s: float | None = None,
+    progress: Progress | None = None,
+    **problem_options: Unpack[SizeSetOptions],
+) -> SizeSet:
+    """Simulate all candidates over sizes and keep the fastest of each in one plan.
+
+    Parameters
+    ----------
+    topology, collective, **problem_options
+        See `treadle.inputs.problem.pose`.
+    sizes : sequence of int or str
+        Bytes of the larger per-rank buffer.
+    max_schedules : int, optional
+        Most size ranges of the plan: those that are nearest to the fastest of all, by the worst ratio first,
+        then by the mean. Default: as many as it takes to be the fastest at every size.
+    algorithms : sequence of str, optional
+        Only candidates of these; default all that fit the problem.
+    halves : bool
+        Try the half octave between sizes that double.
+    cost_model : CostModel, str or Path, optional
+        What messages cost; default that of the fabric, `default_cost_model`.
+    time_limit_s : float, optional
+        Seconds after which the sizes that were timed have to do.
+    progress : callable, optional
+
+    Returns
+    -------
+    SizeSet
+        Its plan serves all sizes: the first range those below, the last those above.
+
+    Raises
+    ------
+    TreadleError
+        For malformed input; InfeasibleError if no schedule exists.
+
+    Examples
+    --------
+    >>> import treadle
+    >>> result = treadle.solve_sizes("ring:3", "allgather", "1K,1G")
+    >>> [(row.size_bytes, row.title) for row in result.rows]
+    [(1024, 'forestcoll'), (1073741824, 'forestcoll')]
+    """
+    given = problem_options.get("cost_model")
+    posed = cast(ProblemOptions, {name: one for name, one in problem_options.items() if name != "cost_model"})
+    at = sorted(set(as_sizes(sizes, "solve: sizes")))
+    at = half_octaves(at) if halves else at
+    if max_schedules is not None and max_schedules < 1:
+        raise FormatError(f"solve: max_schedules {max_schedules}, expected at least 1")
+    with context().stage("fabric"):
+        problem = pose(topology, collective, **posed)
+    if problem.collective.groups is not None:
+        raise ScheduleError("solve: sets by size are of one group of ranks; leave out the mesh or the sizes")
+    chosen = [find_scheduler(name) for name in algorithms or ()]
+    with context().stage("bound"), under(context().unlimited):
+        bound = find_bound(problem, cards_forward=True)
+    model = cost_model_of(problem.topology, given)
+    rules = RaceRules(problem, model)
+    with context().stage("candidates"):
+        racers, is_late = verified_racers(rules, entrants(problem, rules.least_alpha_s, chosen), bound)
+    with context().stage("race"):
+        try:
+            race(racers, at)
+        except TimeLimitError:
+            is_late = True
+    with context().stage("ranges"), under(context().unlimited):
+        found = size_set(rules, racers, at, bound, max_schedules)
+        doubts = doubts_of(rules, racers, found[2])
+    return SizeSet(
+        *found,
+        bound,
+        model,
+        doubts,
+        n_candidates=len(racers),
+        n_timed=sum(bool(racer.times) for racer in racers),
+        left_out=(
+            *(() if chosen else left_out(problem)),
+            *(racer.title for racer in racers if racer.refusal),
+        ),
+        is_late=is_late,
+        seconds=context().seconds,
+    )
+
+
+def half_octaves(sizes: Sequence[int]) -> list[int]:
+    """Sizes, rising, with the geometric mean of those that double."""
+    rising = sorted(set(sizes))
+    between = {round(low * sqrt(2)) for low in rising if 2 * low in rising}
+    return sorted({*rising, *between})
+
+
+def verified_racers(rules: RaceRules, chosen: Sequence[Entrant], bound: Bound) -> tuple[list[Racer], bool]:
+    """Schedules that differ, each verified, and whether time ran out.
+
+    Parameters
+    ----------
+    rules : RaceRules
+    chosen : sequence of Entrant
+        Of which some may refuse the problem, not all.
+    bound : Bound
+    """
+    racers: list[Racer] = []
+    refusals = []
+    problem = rules.problem
+    for done, (scheduler, options) in enumerate(chosen):
+        try:
+            context().report("candidates", done, len(chosen))
+            schedule: Schedule = generate(problem, scheduler, options, bound=bound).schedule
+        except TimeLimitError:
+            if racers:
+                return racers, True
+            raise
+        except TreadleError as error:
+            refusals.append(f"{scheduler.name}: {error}")
+            continue
+        if isinstance(options, TreeOptions) and options.multicast and isinstance(schedule, ForestSchedule):
+            schedule = prune_for_switches(problem.topology, schedule).schedule
+        if isinstance(options, StepOptions) and options.multicast and isinstance(schedule, StepSchedule):
+            schedule = ask_switches(problem.topology, problem.collective, schedule)
+        words = options_in_words(options)
+        baseline = f"{scheduler.name} {words}".strip() if scheduler.is_baseline else ""
+        same = next((other for other in racers if _is_same(schedule, other.schedule)), None)
+        if same is not None:
+            same.baseline = same.baseline or baseline
+            continue
+        report = verify_schedule(problem.topology, problem.collective, schedule)
+        if not report.is_ok:
+            raise RejectedError(scheduler.name, report, scheduler.origin)
+        racers.append(Racer(rules, scheduler.name, words, schedule, report, baseline=baseline))
+    if not racers:
+        shown = refusals[0] if refusals else "no scheduler serves it"
+        raise ScheduleError(f"{problem.topology.name}: no candidate at any size; {shown}")
+    return racers, False
+
+
+def _is_same(one: Schedule, other: Schedule) -> bool:
+    return type(one) is type(other) and one == other
+
+
+def size_set(
+    rules: RaceRules,
+    racers: Sequence[Racer],
+    sizes: Sequence[int],
+    bound: Bound | None,
+    max_schedules: int | None = None,
+) -> tuple[Plan, tuple[Report, ...], tuple[SizedChoice, ...]]:
+    """The plan of the fastest at each size, verified.
+
+    Parameters
+    ----------
+    rules : RaceRules
+    racers : sequence of Racer
+        After their race.
+    sizes : sequence of int
+        Rising.
+    bound : Bound, optional
+        What the plan claims as the optimum.
+    max_schedules : int, optional
+
+    Raises
+    ------
+    RejectedError
+        If the plan does not verify.
+    """
+    best = winners(racers, sizes)
+    if not best:
+        told = next((f"; {racer.title}: {racer.refusal}" for racer in racers if racer.refusal), "")
+        raise ScheduleError(f"{rules.problem.topology.name}: no candidate was timed at any size{told}")
+    at = [size for size in sizes if size in best]
+    able = list(dict.fromkeys(best.values()))
+    ranges = _ranges(able, at, max_schedules)
+    plan = _plan(rules, able, at, ranges, bound)
+    reports = verify_plan(plan)
+    if not all(report.is_ok for report in reports):
+        raise RejectedError(plan.algorithm, next(report for report in reports if not report.is_ok))
+    rows = []
+    witness = None if bound is None else bound.witness
+    bounds = size_bounds(rules.problem, witness, at, cost_model=rules.cost_model)
+    least = dict(zip(at, bounds, strict=True))
+    for one in ranges:
+        racer = able[one.schedule]
+        for size in at[one.first : one.last + 1]:
+            timed, (name, seconds) = racer.times[size], best_baseline(racers, size) or ("", None)
+            rows.append(
+                SizedChoice(
+                    size,
+                    racer.title,
+                    timed.slices,
+                    timed.protocol,
+                    timed.seconds,
+                    best[size].times[size].seconds,
+                    name,
+                    seconds,
+                    least[size],
+                )
+            )
+    return plan, reports, tuple(rows)
+
+
+def _ranges(able: Sequence[Racer], sizes: Sequence[int], most: int | None) -> tuple[ChosenRange, ...]:
+    """The best ranges; what is not known of a choice is found out before it stands."""
+    while True:
+        times = [
+            [racer.times[size].seconds if size in racer.times else racer.floor(size) for size in sizes]
+            for racer in able
+        ]
+        ranges = choose_ranges(times, most)
+        unknown = [
+            (able[one.schedule], size)
+            for one in ranges
+            for size in sizes[one.first : one.last + 1]
+            if size not in able[one.schedule].times
+        ]
+        if not unknown:
+            return ranges
+        for racer, size in unknown:
+            racer.time(size)
+
+
+def _plan(
+    rules: RaceRules,
+    able: Sequence[Racer],
+    sizes: Sequence[int],
+    ranges: Sequence[ChosenRange],
+    bound: Bound | None,
+) -> Plan:
+    entries = []
+    first = 0
+    for place, one in enumerate(ranges):
+        racer, last = able[one.schedule], None
+        if place + 1 < len(ranges):
+            ends = sizes[one.last], sizes[one.last + 1]
+            following = able[ranges[place + 1].schedule]
+            last = crossing(*ends, _both(racer, ends), _both(following, ends)) - 1
+        cuts: list[Pipelining] = []
+        for number, size in enumerate(sizes[one.first : one.last + 1]):
+            timed = racer.times[size]
+            if not cuts or (cuts[-1].slices, cuts[-1].protocol) != (timed.slices, timed.protocol):
+                cuts.append(Pipelining(size if number else first, timed.slices, timed.protocol))
+        entries.append(PlanEntry(first, last, racer.schedule, racer.algorithm, racer.options, tuple(cuts)))
+        first = 0 if last is None else last + 1
+    final = able[ranges[-1].schedule]
+    assert final.report.algbw is not None
+    provenance: dict[str, Scalar] = {"version": __version__, "cost_model": rules.cost_model.name}
+    return Plan(
+        rules.problem.topology,
+        rules.problem.collective,
+        tuple(entries),
+        SET_ALGORITHM if len(entries) > 1 else final.algorithm,
+        final.report.algbw,
+        None if bound is None else bound.algbw,
+        None if bound is None else bound.witness,
+        provenance,
+    )
+
+
+def _both(racer: Racer, sizes: tuple[int, int]) -> tuple[float, float]:
+    """Seconds at two sizes; where one was not timed, the least that it takes."""
+    low, high = (racer.times[size].seconds if size in racer.times else racer.floor(size) for size in sizes)
+    return low, high

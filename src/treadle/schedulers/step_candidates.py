@@ -1,0 +1,103 @@
+"""Breadth-first broadcast and exact synthesis as the table of schedulers names them; bounds beside steps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+from treadle.context import context
+from treadle.errors import ScheduleError
+from treadle.inputs.problem import Problem, model_of
+from treadle.schedulers.bounds import find_bound
+from treadle.schedulers.exact_synthesis import ExactRequest, exact_schedule
+from treadle.schedules.collective import Collective, CollectiveKind
+from treadle.schedules.steps.step_cost import algbw
+from treadle.schedules.steps.steps import StepSchedule
+from treadle.schedules.trees.allreduce_witness import LengthWitness
+from treadle.simulation.alpha_beta import alpha_beta_time
+from treadle.simulation.cost_models import step_alpha_ns
+from treadle.synthesis.peers.teccl_gather import GAP, teccl_gather
+from treadle.synthesis.result import Bound, Result
+from treadle.synthesis.scheduler_options import SizeRequest
+from treadle.synthesis.steps.bfb import bfb_schedule, heterogeneous_value, schedule_for_size
+from treadle.topologies.topology import Topology
+from treadle.units import format_size
+
+_LARGEST_EXACT_ALLREDUCE = 128
+"""Ranks up to which the allreduce linear program is worth its time beside a step schedule."""
+
+
+def breadth_first(
+    topology: Topology, collective: Collective, *, chunks: int | None = None, size: SizeRequest | None = None
+) -> StepSchedule | Result:
+    """Every shard to all nodes by breadth-first search, loads balanced exactly; see `bfb_schedule`."""
+    if size is not None:
+        schedule = schedule_for_size(topology, collective.kind, size.size_bytes, chunks=chunks)
+        return Result(schedule, notes=(_beside_least_time(topology, collective, schedule, size),))
+    return bfb_schedule(topology, collective.kind, root=collective.root, max_chunks=chunks)
+
+
+def _beside_least_time(
+    topology: Topology, collective: Collective, schedule: StepSchedule, size: SizeRequest
+) -> str:
+    """What the steps take at the size, beside the least of any breadth-first broadcast: program (A.12)."""
+    kind = collective.kind
+    alpha = step_alpha_ns(topology) if size.alpha_s is None else round(size.alpha_s * 10**9)
+    taken = alpha_beta_time(topology, collective, schedule, size.size_bytes, alpha_ns=alpha)
+    fabrics = [
+        fabric
+        for fabric, is_phase in ((topology.transpose(), kind.reduces), (topology, kind.broadcasts))
+        if is_phase
+    ]
+    least = sum(heterogeneous_value(fabric, size.size_bytes).runtime_s for fabric in fabrics) + Fraction(
+        alpha * schedule.n_steps, 10**9
+    )
+    above = "" if taken == least else f"{float(100 * (taken / least - 1)):.2g}% above "
+    return (
+        f"at {format_size(size.size_bytes)} the steps take {float(taken * 10**6):.4g} us, "
+        f"{above}the least of any breadth-first broadcast"
+    )
+
+
+def exact(
+    topology: Topology,
+    collective: Collective,
+    *,
+    chunks: int | None = None,
+    rounds: Sequence[int] | None = None,
+    steps: int | None = None,
+    symmetric: bool = False,
+    seed: int = 0,
+) -> StepSchedule:
+    """A schedule of these steps, rounds and chunks, or a proof that there is none; see `exact_schedule`."""
+    request = ExactRequest(chunks or 2, rounds, steps, symmetric, seed)
+    return exact_schedule(Problem(topology, collective), request, context().deadline)
+
+
+def te_ccl(topology: Topology, collective: Collective, *, chunks: int | None = None, seed: int = 0) -> Result:
+    """TE-CCL's integer program; see `teccl_gather`."""
+    found = teccl_gather(topology, collective, chunks=chunks or 1, seed=seed)
+    notes = (f"the value of its program is within {found.gap:.0%} of the best",) if found.gap > GAP else ()
+    is_late = found.is_late and context().deadline is not None
+    return Result(found.schedule, notes=notes, is_late=is_late)
+
+
+def bound_beside(problem: Problem, schedule: StepSchedule) -> Bound:
+    """The optimum; of a large allreduce the volume bound, which a bandwidth-optimal schedule attains."""
+    reached = algbw(problem.topology, schedule)
+    if problem.collective.kind is not CollectiveKind.ALLREDUCE:
+        return find_bound(problem)
+    try:
+        quick = volume_bound(problem)
+    except ScheduleError:  # more switches that branch than link lengths are summed over
+        return find_bound(problem)
+    if reached != quick.algbw and problem.collective.n_ranks <= _LARGEST_EXACT_ALLREDUCE:
+        return find_bound(problem)
+    return quick if reached != quick.algbw else Bound(quick.algbw, quick.witness, True, quick.model)
+
+
+def volume_bound(problem: Problem) -> Bound:
+    """At least 2 (N - 1) times the buffer has to cross links in an allreduce on a fabric without switches."""
+    witness = LengthWitness((Fraction(1),) * problem.topology.n_links)
+    value = witness.bound(problem.topology, problem.collective)
+    return Bound(value, witness, False, model_of(problem.topology, problem.collective))

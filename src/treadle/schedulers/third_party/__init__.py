@@ -1,0 +1,1 @@
+"""Third-party schedules, placed on a fabric."""

@@ -1,0 +1,471 @@
+"""Schedules of others on a fabric: read, judged, and put on its links; plans and values are taken too.
+
+A text is first judged for itself, by its format's own judge: does it do what its collective asks. Then every
+message takes a way on the fabric (`program.foreign.placing`), and throughput follows from what the links
+carry. Trees go another way: they become a schedule of ours, and the verifier of forests judges them on the
+fabric. Ranks of a file correspond to the fabric's by number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from itertools import count
+from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+
+from treadle.brief import brief
+from treadle.context import Context, Progress, under
+from treadle.errors import FormatError, ScheduleError, TreadleError
+from treadle.formats.judgement import Judgement, Terms
+from treadle.formats.schedule_source import ScheduleSource, schedule_sources, told_source
+from treadle.input_files import is_plan_file, open_input
+from treadle.inputs.fabrics_and_plans import FabricLike, as_plan
+from treadle.inputs.moved_plans import judged_on, moved_plan
+from treadle.inputs.problem import Problem, pose
+from treadle.inputs.texts import read_text
+from treadle.inputs.verification import part_that_is_known, whole_report
+from treadle.program.any_schedule import lower, lower_groups
+from treadle.program.foreign.placing import Placement, place_program
+from treadle.program.foreign.traffic import NamedRings, NamedTrees, Traffic
+from treadle.program.group_lists import ProgramGroups, as_groups
+from treadle.program.program import OperationKind, Program
+from treadle.runtime.measured_sizes import measure
+from treadle.schedulers.bounds import find_bound
+from treadle.schedulers.third_party.foreign_trees import forest_of_trees, trees_of_rings
+from treadle.schedules.collective import Collective, CollectiveKind
+from treadle.schedules.plan import HasPlan, Plan, PlanEntry, serving
+from treadle.schedules.plan_files.archive import load_plan
+from treadle.schedules.schedule import Schedule, unit_trees
+from treadle.schedules.trees.group_schedule import GroupSchedule
+from treadle.schedules.witness import Witness
+from treadle.simulation.congestion import algbw_of_program
+from treadle.simulation.tasks import task_graph
+from treadle.synthesis.trees.baselines.boxes import find_boxes
+from treadle.topologies.files import topology_hash
+from treadle.topologies.topology import Topology
+from treadle.verification.schedules import verify as verify_schedule
+from treadle.verification.violations import Findings, Report, Violation, ViolationKind
+
+HEAD = 2**16
+_ELEMENTS = 3
+"""Of each chunk, in the run that judges a program."""
+_SPELT = {"reducescatter": "reduce-scatter", "reduce_scatter": "reduce-scatter"}
+
+_ONE_GROUP = "it is for one group of ranks; a plan of all groups can stand here"
+
+ForeignSchedule: TypeAlias = Plan | HasPlan | Schedule | Program | Path | str
+"""What can stand beside our schedulers: a plan or a result with one, a value of ours, or a file."""
+
+
+@brief("name", "form", "collective", "topology", "notes")
+@dataclass(frozen=True, eq=False)
+class PlacedSchedule:
+    """Somebody's schedule on a fabric.
+
+    Parameters
+    ----------
+    name : str
+        The file's, or what it is.
+    form : str
+        Of which format the file is; "plan" for ours.
+    problem : Problem
+    report : Report
+        Violations of the text and of its placing; algbw where there are none.
+    schedule : Schedule, optional
+        Of ours; None for texts of messages. Of a plan by size that for the largest, as algbw is.
+    messages : Program, optional
+        Those of a text, with their paths; None where something is wrong with it.
+    notes : tuple of str
+        How ways were chosen where the file leaves that open.
+    optimal_algbw : Fraction, optional
+        The most that any schedule reaches, bytes/s, where that was found.
+    witness : Witness, optional
+        Which proves it.
+    entries : tuple of PlanEntry
+        Of a plan, on this fabric: which schedule serves which sizes; none of others.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> import treadle
+    >>> _ = Path("ring.xml").write_text(treadle.lower(treadle.solve("ring:4", "allgather")).text)
+    >>> placed = treadle.planning.place_file(Path("ring.xml"), "ring:4")
+    >>> placed
+    <PlacedSchedule ring.xml, msccl-xml, allgather of 4 ranks, ring(4)>
+    >>> placed.report.algbw, placed.optimal_algbw
+    (Fraction(8, 3), Fraction(8, 3))
+    """
+
+    name: str
+    form: str
+    problem: Problem
+    report: Report
+    schedule: Schedule | None = None
+    messages: Program | None = None
+    notes: tuple[str, ...] = ()
+    optimal_algbw: Fraction | None = None
+    witness: Witness | None = None
+    entries: tuple[PlanEntry, ...] = ()
+
+    @property
+    def topology(self) -> Topology:
+        """The fabric."""
+        return self.problem.topology
+
+    @property
+    def collective(self) -> Collective:
+        """What is done on it."""
+        return self.problem.collective
+
+    @property
+    def algorithm(self) -> str:
+        """What a plan has its generator's name for."""
+        return self.name
+
+    @property
+    def algbw(self) -> Fraction:
+        """Asymptotic, bytes/s; ScheduleError where something is wrong."""
+        return self.require().algbw or Fraction(0)
+
+    def require(self) -> Report:
+        """The report; ScheduleError, with the first violation, if there are any."""
+        if not self.report.is_ok:
+            more = self.report.n_violations - 1
+            rest = f" (and {more} more; treadle verify --topology lists them)" if more else ""
+            raise ScheduleError(f"{self.name}: {violation_text(self.report.violations[0])}{rest}")
+        return self.report
+
+    @property
+    def program(self) -> Program:
+        """What is simulated; ScheduleError where something is wrong."""
+        self.require()
+        if self.messages is not None:
+            return self.messages
+        assert self.schedule is not None
+        return lower(self.topology, self.collective, self.schedule)
+
+    @property
+    def programs(self) -> ProgramGroups:
+        """What is simulated of all groups of ranks; ScheduleError where something is wrong."""
+        if not isinstance(self.schedule, GroupSchedule):
+            return as_groups(self.program)
+        self.require()
+        return lower_groups(self.topology, self.collective, self.schedule)
+
+    def by_size(self, sizes: Sequence[int]) -> list[tuple[PlacedSchedule, list[int]]]:
+        """What serves which of some sizes, as by `treadle.schedules.plan.serving`."""
+        if not self.entries:
+            return [(self, list(range(len(sizes))))]
+        return [
+            (replace(self, schedule=entry.schedule, entries=()), places)
+            for entry, places in serving(self.entries, sizes)
+        ]
+
+    @property
+    def trees(self) -> int | None:
+        """Unit trees in all; None for other schedules."""
+        return None if self.schedule is None else unit_trees(self.schedule)
+
+
+def place_schedule(source: ForeignSchedule, problem: Problem, *, name: str = "") -> PlacedSchedule:
+    """Judge somebody's schedule on a fabric.
+
+    Parameters
+    ----------
+    source : Plan, result, schedule, Program, Path or str
+        A value of ours, or a file: a plan, or a text of a known format, told by its content. A program is run
+        on data; sends that name no path are put on ways as those of texts are.
+    problem : Problem
+        The fabric and what is to be done on it.
+    name : str
+        For reports; default the file's.
+
+    Raises
+    ------
+    FormatError
+        If a file cannot be read, or is of no known format. What it does wrong is in the report.
+
+    Examples
+    --------
+    >>> import treadle
+    >>> from treadle import planning
+    >>> ring = treadle.solve("ring:4", "allgather", algorithm="ring")
+    >>> placed = planning.place_schedule(ring, planning.pose("complete:4", "allgather"))
+    >>> placed.report.algbw
+    Fraction(8, 3)
+    """
+    if isinstance(source, Program):
+        return _of_program(source, problem, name or "Program")
+    if isinstance(source, Schedule):
+        return _of_schedule(source, problem, name or type(source).__name__)
+    if not isinstance(source, str | Path):
+        plan = as_plan(source, "schedule beside others")
+        return _of_plan(plan, problem, name or plan.algorithm)
+    path = Path(source)
+    open_input(path).close()  # says what is wrong with a place that cannot be read
+    if is_plan_file(path):
+        return _of_plan(load_plan(path), problem, name or path.name)
+    return place_text(read_schedule_text(path, root=problem.collective.root or 0), problem, name=name)
+
+
+def place_schedules(sources: Sequence[ForeignSchedule], problem: Problem) -> list[PlacedSchedule]:
+    """Several, judged as by `place_schedule`, of names that differ.
+
+    Files of one name have as many of their folders in front as tell them apart; what is still alike, such as
+    plans by one algorithm, is numbered.
+    """
+    paths = {place: Path(one) for place, one in enumerate(sources) if isinstance(one, str | Path)}
+    placed: list[PlacedSchedule] = []
+    for place, source in enumerate(sources):
+        others = [path for other, path in paths.items() if other != place]
+        name = _told_apart(paths[place], others) if place in paths else ""
+        found = place_schedule(source, problem, name=name)
+        taken = {one.name for one in placed}
+        free = (own for number in count(2) if (own := f"{found.name} ({number})") not in taken)
+        placed.append(replace(found, name=next(free)) if found.name in taken else found)
+    return placed
+
+
+def _told_apart(path: Path, others: Sequence[Path]) -> str:
+    """The end of a path that no other has; of a path that is there twice its own name."""
+    parts, rest = path.parts, [other.parts for other in others if other != path]
+    for length in range(1, len(parts) + 1):
+        if all(other[-length:] != parts[-length:] for other in rest):
+            return str(Path(*parts[-length:]))
+    return str(path)
+
+
+def _of_plan(plan: Plan, problem: Problem, name: str) -> PlacedSchedule:
+    """A plan, on the fabric that is asked about: what it embeds is not trusted."""
+    if plan.collective.kind is not problem.collective.kind:
+        return _refused(name, "plan", problem, _other_kind(plan.collective.kind, problem))
+    fabric = problem.topology
+    notes: tuple[str, ...] = ()
+    is_its_own = topology_hash(plan.topology) == topology_hash(fabric)
+    if not is_its_own:
+        # what it claims, and the witness, are of the fabric that it was made for
+        notes = (f"the plan was made for {plan.topology.name}; its claims are left aside",)
+    report = None
+    try:
+        part = fabric if is_its_own else part_that_is_known(plan.topology, fabric)
+        report = whole_report(judged_on(plan, part, with_claims=is_its_own))
+        moved = moved_plan(plan, fabric)
+    except TreadleError as error:
+        if report is None or report.is_ok:
+            return _refused(name, "plan", problem, str(error))
+        return PlacedSchedule(name, "plan", problem, report, plan.entries[-1].schedule)
+    if moved.collective != problem.collective:
+        return _refused(name, "plan", problem, "the plan is for other ranks, groups, weights or demands")
+    entries = moved.entries
+    return PlacedSchedule(name, "plan", problem, report, entries[-1].schedule, notes=notes, entries=entries)
+
+
+def _of_schedule(schedule: Schedule, problem: Problem, name: str) -> PlacedSchedule:
+    report = verify_schedule(problem.topology, problem.collective, schedule)
+    return PlacedSchedule(name, type(schedule).__name__, problem, report, schedule)
+
+
+def _of_program(program: Program, problem: Problem, name: str) -> PlacedSchedule:
+    """A program, run on data and put on ways where it names none."""
+    topology, collective = problem.topology, problem.collective
+    form = type(program).__name__
+    if collective.groups is not None:
+        return _refused(name, form, problem, _ONE_GROUP)
+    if program.kind is not collective.kind or program.root != (
+        -1 if collective.root is None else collective.root
+    ):
+        return _refused(name, form, problem, _other_kind(program.kind, problem))
+    if program.n_ranks != collective.n_ranks:
+        return _refused(
+            name, form, problem, f"it has {program.n_ranks} ranks, the collective {collective.n_ranks}"
+        )
+    if not _has_equal_parts(problem):
+        return _refused(name, form, problem, "programs are judged for shards of one size")
+    try:
+        (row,) = measure(program, [4 * program.n_chunks * _ELEMENTS], iterations=1)
+        if row.wrong:
+            return _refused(name, form, problem, f"{row.wrong} elements are wrong after a run on data")
+        if not np.any(program.path[program.operation_kind == OperationKind.SEND] < 0):
+            task_graph(topology, program)  # refuses paths that are none
+            report = Report((), 0, algbw_of_program(topology, program), None, None)
+            return PlacedSchedule(name, form, problem, report, messages=program)
+    except ScheduleError as error:
+        return _refused(name, form, problem, str(error))
+    return _of_messages(Traffic(program), problem, name, form)
+
+
+@dataclass(frozen=True, eq=False)
+class ScheduleText:
+    """A text that holds somebody's schedule, judged for itself.
+
+    Parameters
+    ----------
+    name : str
+    record : ScheduleSource
+    data : bytes
+    terms : Terms
+    judgement : Judgement
+    """
+
+    name: str
+    record: ScheduleSource
+    data: bytes
+    terms: Terms
+    judgement: Judgement
+
+    @property
+    def kind(self) -> CollectiveKind:
+        """What it says it does."""
+        found = self.judgement.collective
+        return CollectiveKind(_SPELT.get(found, found))
+
+
+def read_schedule_text(path: Path, *, root: int = 0) -> ScheduleText:
+    """Read and judge a text; FormatError if it cannot be read, or is of no known format."""
+    text = read_text(path)
+    record = None if text is None else told_source(text[:HEAD])
+    if text is None or record is None:
+        known = ", ".join(record.name for record in schedule_sources())
+        if text is not None:
+            raise FormatError(f"names no fabric and cannot be put on one; {known} can", source=str(path))
+        raise FormatError(f"neither a plan nor a schedule of a known format ({known})", source=str(path))
+    terms = Terms(source=str(path), root=root)
+    data = text.encode("utf-8", "surrogatepass")
+    return ScheduleText(path.name, record, data, terms, record.judged([data], terms))
+
+
+def place_text(text: ScheduleText, problem: Problem, *, name: str = "") -> PlacedSchedule:
+    """Put a text on a fabric; see `place_schedule`."""
+    name, form, collective = name or text.name, text.record.name, problem.collective
+    if collective.groups is not None:
+        return _refused(name, form, problem, _ONE_GROUP)
+    faults = list(text.judgement.violations)
+    if text.judgement.collective and text.judgement.n_ranks != collective.n_ranks:
+        faults.insert(
+            0,
+            f"the file has {text.judgement.n_ranks} ranks, {problem.topology.name} has {collective.n_ranks}",
+        )
+    if faults:
+        return _refused(name, form, problem, *faults)
+    try:
+        messages = text.record.messages(text.data, text.terms)
+    except ScheduleError as error:
+        return _refused(name, form, problem, str(error))
+    if isinstance(messages, NamedRings):
+        return _of_rings(messages, problem, name, form)
+    if isinstance(messages, NamedTrees):
+        return _of_trees(messages, problem, name, form)
+    if text.kind is not collective.kind:
+        return _refused(name, form, problem, _other_kind(text.kind, problem))
+    if not _has_equal_parts(problem):
+        return _refused(name, form, problem, "the file's shards are of one size, the collective's differ")
+    return _of_messages(messages, problem, name, form)
+
+
+def place_file(
+    path: Path, topology: FabricLike, *, root: int = 0, progress: Progress | None = None
+) -> PlacedSchedule:
+    """Put a text on a fabric for what the text itself says it does, on all of the fabric's ranks.
+
+    The optimum is found beside it.
+
+    Raises
+    ------
+    FormatError, TopologyError
+        If the file or the fabric cannot be read.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> import treadle
+    >>> _ = Path("ring.xml").write_text(treadle.lower(treadle.solve("ring:4", "allgather")).text)
+    >>> placed = treadle.planning.place_file(Path("ring.xml"), "complete:4")
+    >>> placed.report.is_ok, placed.report.algbw, placed.optimal_algbw
+    (True, Fraction(8, 3), Fraction(4, 1))
+    """
+    text = read_schedule_text(path, root=root)
+    if not text.judgement.collective:
+        raise FormatError(
+            f"{text.record.name}: names no collective; use treadle compare TOPOLOGY COLLECTIVE --with {path}",
+            source=str(path),
+        )
+    kind = text.kind
+    problem = pose(topology, kind, root=root if kind.is_rooted else None)
+    placed = place_text(text, problem)
+    if not placed.report.is_ok:
+        return placed
+    with under(Context(progress)):
+        bound = find_bound(problem, cards_forward=True)
+    return replace(placed, optimal_algbw=bound.algbw, witness=bound.witness)
+
+
+def _of_messages(traffic: Traffic, problem: Problem, name: str, form: str) -> PlacedSchedule:
+    program, placement = place_program(problem.topology, problem.collective, traffic)
+    notes = (*traffic.notes, *placement.notes)
+    if program is None:
+        return replace(_refused(name, form, problem, *placement.faults), notes=notes)
+    report = Report((), 0, algbw_of_program(problem.topology, program), None, None)
+    return PlacedSchedule(name, form, problem, report, messages=program, notes=notes)
+
+
+def _of_trees(trees: NamedTrees, problem: Problem, name: str, form: str) -> PlacedSchedule:
+    """Trees as a schedule of ours, which the verifier of forests judges."""
+    found = forest_of_trees(trees, problem)
+    if isinstance(found, Placement):
+        return replace(_refused(name, form, problem, *found.faults), notes=found.notes)
+    schedule, notes = found
+    report = verify_schedule(problem.topology, problem.collective, schedule)
+    return PlacedSchedule(name, form, problem, report, schedule, notes=notes)
+
+
+def _of_rings(rings: NamedRings, problem: Problem, name: str, form: str) -> PlacedSchedule:
+    """NCCL's rings: every box is like the one of the file, and NCCL joins them."""
+    boxes = find_boxes(problem.topology, problem.collective)
+    try:
+        placed = _of_trees(trees_of_rings(rings, boxes), problem, name, form)
+    except ScheduleError as error:
+        return _refused(name, form, problem, str(error))
+    if len(boxes) == 1:
+        return placed
+    notes = [f"every box is taken to have the file's rings; NCCL joins the {len(boxes)} boxes in order"]
+    if rings.has_cards:
+        notes.append("network cards of the file are left aside: data between boxes take the shortest ways")
+    if not placed.report.is_ok:
+        notes.append("ways over another GPU of a box (PXN), which NCCL uses on rails, are not placed")
+    return replace(placed, notes=(*notes, *placed.notes))
+
+
+def violation_text(violation: Violation) -> str:
+    """A violation, without its kind where it is a text's.
+
+    Examples
+    --------
+    >>> import treadle
+    >>> from treadle import planning
+    >>> ring = treadle.solve("ring:4", "allgather")
+    >>> found = planning.place_schedule(ring, planning.pose("path:4", "allgather"))
+    >>> planning.violation_text(found.report.violations[0])
+    'membership: the schedule uses link n3->n0, which path(4) does not have'
+    """
+    return violation.message if violation.kind is ViolationKind.TEXT else str(violation)
+
+
+def _has_equal_parts(problem: Problem) -> bool:
+    collective = problem.collective
+    return collective.demands is None and (collective.weights is None or len(set(collective.weights)) == 1)
+
+
+def _other_kind(kind: str, problem: Problem) -> str:
+    return f"it is for {kind}, asked for is {problem.collective.kind}"
+
+
+def _refused(name: str, form: str, problem: Problem, *faults: str) -> PlacedSchedule:
+    """A report of what is wrong, and nothing that could be simulated."""
+    found = Findings(1000)
+    for fault in faults:
+        found.add(ViolationKind.TEXT, fault)
+    return PlacedSchedule(name, form, problem, found.report())

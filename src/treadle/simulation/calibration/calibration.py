@@ -1,0 +1,165 @@
+"""The alpha-beta model of a network, fitted to measured times."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from treadle.errors import FormatError
+from treadle.schedules.collective import CollectiveKind
+from treadle.simulation.calibration.measurements import Measurement, read_measurements
+from treadle.simulation.calibration.regression import Estimate, LinearFit, fit_times
+from treadle.units import format_bandwidth
+
+ALPHA, EPSILON, INVERSE_BANDWIDTH = "alpha", "epsilon", "inverse_bandwidth"
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """time = alpha * steps + epsilon + size * factor / B.
+
+    Parameters
+    ----------
+    fit : LinearFit
+        Coefficients `ALPHA` (s a step), `EPSILON` (s), `INVERSE_BANDWIDTH` (s/byte).
+    measurements : tuple of Measurement
+    has_steps : bool
+        Steps are known; otherwise alpha is the latency of the whole collective.
+    """
+
+    fit: LinearFit
+    measurements: tuple[Measurement, ...]
+    has_steps: bool
+
+    @property
+    def alpha_s(self) -> float:
+        """Latency of a step, or of the whole collective without `has_steps`; 0 if not to be seen."""
+        return self.fit.value(ALPHA)
+
+    @property
+    def latency_ns(self) -> int:
+        """Alpha in whole nanoseconds: a link's latency only with `has_steps`."""
+        return round(self.alpha_s * 1e9)
+
+    @property
+    def bandwidth_bytes_per_s(self) -> int | None:
+        """B, the bandwidth of a node; None if sizes do not tell."""
+        inverse = self.fit.value(INVERSE_BANDWIDTH)
+        return round(1 / inverse) if inverse > 0 else None
+
+    def options(self, degree: int = 1) -> dict[str, str]:
+        """Keyword arguments of the catalogue's graphs of a degree: B is shared by that many links.
+
+        Without `has_steps` there is no latency among them: each step of a simulation would cost alpha, the
+        latency of all steps together.
+        """
+        options = {"latency": f"{self.latency_ns}ns"} if self.has_steps else {}
+        if self.bandwidth_bytes_per_s is not None:
+            options["bandwidth"] = f"{max(1, self.bandwidth_bytes_per_s // degree)}B/s"
+        return options
+
+
+def calibrate(
+    path: str | Path,
+    *,
+    collective: CollectiveKind | str | None = None,
+    n_ranks: int | None = None,
+    steps: int | None = None,
+) -> Calibration:
+    """Fit the alpha-beta model to a file of measured times.
+
+    Parameters
+    ----------
+    path : str or Path
+        See `treadle.simulation.calibration.measurements.read_measurements`.
+    collective, n_ranks
+        Where the file does not say.
+    steps : int, optional
+        Communication steps of the measured algorithm, such as 2 (N - 1) for a ring's allreduce, where the
+        file does not say. Without it alpha is the latency of the whole collective.
+
+    Raises
+    ------
+    FormatError
+        If the file cannot be read, or its rows do not say how busbw follows from algbw.
+    ScheduleError
+        If nothing can be fitted.
+    """
+    kind = None if collective is None else CollectiveKind(collective)
+    rows = read_measurements(path, collective=kind, n_ranks=n_ranks)
+    if any(row.bytes_factor is None for row in rows):
+        raise FormatError(
+            "does not say which collective of how many ranks was measured; give --collective and --ranks",
+            source=str(path),
+        )
+    return calibrate_rows(rows, steps=steps)
+
+
+def calibrate_rows(rows: Sequence[Measurement], *, steps: int | None = None) -> Calibration:
+    """Fit the model to measurements whose `bytes_factor` is known; `steps` as for `calibrate`."""
+    known = [steps if row.steps is None else row.steps for row in rows]
+    has_steps = all(count is not None for count in known)
+    counts = [float(count) if count is not None and has_steps else 1.0 for count in known]
+    moved = [row.size_bytes * (row.bytes_factor or 0.0) for row in rows]
+    columns: Mapping[str, Sequence[float]] = {
+        INVERSE_BANDWIDTH: moved,
+        ALPHA: counts,
+        EPSILON: [1.0] * len(rows),
+    }
+    fit = fit_times(columns, [row.time_s for row in rows])
+    return Calibration(fit, tuple(rows), has_steps)
+
+
+def calibration_summary(result: Calibration, degree: int = 1) -> dict[str, object]:
+    """What ``calibrate --json`` says."""
+    fit = result.fit
+    values: dict[str, object] = {
+        "measurements": len(result.measurements),
+        "alpha_is": "a step" if result.has_steps else "the whole collective",
+        **({"latency_ns": result.latency_ns} if result.has_steps else {}),
+        "bandwidth_bytes_per_s": result.bandwidth_bytes_per_s,
+        "degree": degree,
+        "options": result.options(degree),
+        "mean_error": fit.mean_error,
+        "max_error": fit.max_error,
+    }
+    for name, unit in ((ALPHA, "s"), (EPSILON, "s"), (INVERSE_BANDWIDTH, "s_per_byte")):
+        if name in fit.estimates:
+            values |= {f"{name}_{unit}": fit.value(name), f"{name}_{unit}_95": _ends(fit.estimates[name])}
+    return values
+
+
+def _ends(estimate: Estimate) -> list[float] | None:
+    return None if estimate.high == float("inf") else [estimate.low, estimate.high]
+
+
+def calibration_lines(
+    result: Calibration, degree: int = 1, *, show: Callable[[int], str] = format_bandwidth
+) -> list[str]:
+    """The fit as lines of text; `show` writes a bandwidth in bytes/s."""
+    fit = result.fit
+    what = "a step" if result.has_steps else "the whole collective"
+    lines = []
+    for name, label in ((ALPHA, f"alpha ({what})"), (EPSILON, "epsilon (constant)")):
+        if name in fit.estimates:
+            lines.append(f"{label:<32}{_interval(fit.estimates[name], 1e6)} us")
+    if INVERSE_BANDWIDTH in fit.estimates:
+        assert result.bandwidth_bytes_per_s is not None
+        lines.append(f"{'1/B':<32}{_interval(fit.estimates[INVERSE_BANDWIDTH], 1e6)} us/byte")
+        lines.append(f"{'B (bandwidth of a node)':<32}{show(result.bandwidth_bytes_per_s)}")
+    count = len(result.measurements)
+    errors = f"mean {fit.mean_error:.2%}, max {fit.max_error:.2%}"
+    lines.append(f"{'error of the fit':<32}{errors} over {count} times")
+    options = ", ".join(f'{key}="{value}"' for key, value in result.options(degree).items())
+    if not result.has_steps:
+        options = f"{options or 'none'}; say --steps for the latency of a link"
+    lines.append(f"{f'options of a graph, degree {degree}':<32}{options}")
+    return lines
+
+
+def _interval(estimate: Estimate, scale: float) -> str:
+    text = f"{estimate.value * scale:.6g}"
+    if estimate.high == float("inf"):
+        return f"{text} (no confidence interval)"
+    return f"{text} (95 %: {estimate.low * scale:.6g} to {estimate.high * scale:.6g})"

@@ -1,0 +1,131 @@
+"""What is reached of modelled rates: one factor, or measured curves of nccl-tests by kind of collective."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+
+from treadle.brief import brief
+from treadle.checking import unexpected
+from treadle.errors import FormatError, ScheduleError
+from treadle.inputs.problem import resolve_kind
+from treadle.schedules.collective import CollectiveKind
+from treadle.simulation.calibration.measurements import read_measurements
+
+
+@brief("words")
+@dataclass(frozen=True)
+class NetworkEfficiency:
+    """The share of modelled rates that is reached, the same for all ways of scheduling.
+
+    Parameters
+    ----------
+    share : float
+        More than 0, at most 1.
+    measured : mapping from CollectiveKind to ((bytes, seconds), ...)
+        Of these kinds times are measured, whatever the schedule.
+    words : str
+
+    Raises
+    ------
+    ScheduleError
+        If the share is out of its range.
+    """
+
+    share: float = 1.0
+    measured: Mapping[CollectiveKind, tuple[tuple[int, float], ...]] = field(
+        default_factory=lambda: MappingProxyType({})
+    )
+    words: str = ""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.share <= 1:
+            raise ScheduleError(f"network efficiency {self.share}: expected more than 0 and at most 1")
+
+    def time_s(
+        self, kind: CollectiveKind | None, size_bytes: float, modelled_s: float, *, is_bound: bool
+    ) -> float:
+        """Seconds for a size: measured if there is a curve, else the model's over the share; bounds stay."""
+        if is_bound or size_bytes <= 0:
+            return modelled_s
+        curve = self.measured.get(kind) if kind is not None else None
+        return modelled_s / self.share if curve is None else _at(curve, size_bytes)
+
+
+UNCHANGED = NetworkEfficiency()
+"""Modelled rates."""
+
+
+def _at(curve: Sequence[tuple[int, float]], size_bytes: float) -> float:
+    """Between two sizes in proportion, below the first its time, beyond the last by the last one's rate."""
+    sizes = [size for size, _ in curve]
+    place = bisect_left(sizes, size_bytes)
+    if place == 0:
+        return curve[0][1]
+    if place == len(curve):
+        return curve[-1][1] * size_bytes / sizes[-1]
+    (low, before), (high, after) = curve[place - 1], curve[place]
+    return before + (size_bytes - low) / (high - low) * (after - before)
+
+
+def read_network_efficiency(texts: Sequence[str]) -> NetworkEfficiency:
+    """What ``--network-efficiency`` says: a share such as ``0.85``, or ``KIND=FILE`` with measured times.
+
+    Parameters
+    ----------
+    texts : sequence of str
+        At most one share; files as nccl-tests and ``treadle run --json`` write them.
+
+    Raises
+    ------
+    FormatError
+        If one is neither, or a kind stands twice.
+
+    Examples
+    --------
+    >>> read_network_efficiency(["0.85"]).share
+    0.85
+    """
+    share: float | None = None
+    measured: dict[CollectiveKind, tuple[tuple[int, float], ...]] = {}
+    for text in texts:
+        name, equals, path = text.partition("=")
+        if equals:
+            kind = resolve_kind(name.strip())
+            if kind in measured:
+                raise FormatError(f"network efficiency: {kind} stands twice; expected one file for each")
+            rows = {row.size_bytes: row.time_s for row in read_measurements(Path(path), collective=kind)}
+            measured[kind] = tuple(sorted(rows.items()))
+            continue
+        if share is not None:
+            raise FormatError(f"network efficiency: {text[:40]!r} is a second share; expected one")
+        try:
+            share = float(text)
+        except ValueError:
+            raise FormatError(
+                f"network efficiency {text[:60]!r}: expected a share such as 0.85, or KIND=FILE "
+                f"with measured times"
+            ) from None
+        if not 0 < share <= 1:
+            raise FormatError(f"network efficiency {text[:40]}: expected more than 0 and at most 1")
+    parts = [] if share is None else [f"{share:g} of modelled rates"]
+    parts += [f"{kind} as measured" for kind in measured]
+    return NetworkEfficiency(1.0 if share is None else share, MappingProxyType(measured), ", ".join(parts))
+
+
+def as_network_efficiency(value: object) -> NetworkEfficiency:
+    """The value itself, of a share, or of texts as the command line has them; TreadleError otherwise."""
+    if value is None:
+        return UNCHANGED
+    if isinstance(value, NetworkEfficiency):
+        return value
+    if isinstance(value, str):
+        return read_network_efficiency([value])
+    if isinstance(value, list | tuple) and all(isinstance(text, str) for text in value):
+        return read_network_efficiency(value)
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return read_network_efficiency([str(value)])
+    raise unexpected("network efficiency", "a share, KIND=FILE, or several of these", value)

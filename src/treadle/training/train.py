@@ -1,0 +1,338 @@
+"""Steps of training on fabrics, simulated: models, meshes and schedules side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from time import process_time
+from typing import Unpack
+
+from treadle.brief import brief
+from treadle.checking import checked, left_alone
+from treadle.context import Context, Progress, context, under
+from treadle.inputs.fabrics_and_plans import FabricLike
+from treadle.inputs.meshes import as_mesh
+from treadle.options.keywords import TrainKeywords
+from treadle.schedules.mesh import Mesh
+from treadle.tabular import Cell, Tabular, plain_row
+from treadle.told_by import told_by
+from treadle.training.compute_times import RooflineTimes
+from treadle.training.devices import Accelerator
+from treadle.training.forms.axes import ParallelLayout
+from treadle.training.model_argument import as_model
+from treadle.training.models.training_model import TrainingModel
+from treadle.training.prices.calibrated_efficiency import CalibratedEfficiency, calibrated_efficiency
+from treadle.training.prices.contention_presets import ContentionChoice
+from treadle.training.prices.fabric_costs import (
+    FabricCosts,
+    PricedTraffic,
+)
+from treadle.training.step import StepOutcome, TrainingSetup, simulate_step
+from treadle.training.step_inputs import costs_of_rows, slow_links
+from treadle.training.timeline.task import Category
+from treadle.training.train_options import asked_step
+from treadle.training.training_options import CommunicationStreams
+
+DEFAULT_SCHEDULES = ("treadle", "ring", "bound")
+
+
+@brief("fabric", "schedule", "outcome")
+@dataclass(frozen=True)
+class TrainRow:
+    """A step on a fabric by one way of scheduling.
+
+    Parameters
+    ----------
+    fabric : str
+    schedule : str
+    outcome : StepOutcome
+    words : str
+        What the schedule is; of a baseline that is a fabric itself, that fabric.
+    is_bound : bool
+        No schedule makes the communication quicker.
+    priced : tuple of PricedTraffic
+        What the step's communications cost.
+    model_words : tuple of str
+        How their times are found.
+
+    Examples
+    --------
+    >>> import treadle
+    >>> found = treadle.train("gpt2", "dgx_h100:1", mesh="dp=8", gpu="h100", schedules="bound")
+    >>> found.rows[0].schedule, found.rows[0].is_bound, found.rows[0].outcome
+    ('bound', True, <StepOutcome 0.00424 s iteration, mfu 0.1947>)
+    """
+
+    fabric: str
+    schedule: str
+    outcome: StepOutcome
+    words: str
+    is_bound: bool
+    priced: tuple[PricedTraffic, ...]
+    model_words: tuple[str, ...]
+
+    @property
+    def exposed_s(self) -> float:
+        """Seconds in which a rank communicates and does not compute."""
+        return float(sum(self.outcome.exposed_s.values()))
+
+
+@told_by("treadle.render.training:step_rows")
+@dataclass(frozen=True)
+class TrainResult(Tabular):
+    """Steps side by side: a row for each fabric and schedule.
+
+    Parameters
+    ----------
+    model : TrainingModel
+    mesh : Mesh
+    setup : TrainingSetup
+        After calibration; the same for all rows.
+    rows : tuple of TrainRow
+    contention : ContentionChoice
+    network_words : str
+        What is reached of modelled rates; "" if all of it.
+    calibration : CalibratedEfficiency, optional
+        What was fitted, and on which row.
+    notes : tuple of str
+        What was assumed.
+    seconds : float
+        CPU time.
+
+    Examples
+    --------
+    >>> import treadle
+    >>> found = treadle.train("gpt2", "dgx_h100:1", mesh="dp=8", gpu="h100", schedules=["ring", "bound"])
+    >>> [(row.schedule, f"{float(row.outcome.iteration_s) * 1e3:.2f} ms") for row in found.rows]
+    [('ring', '4.26 ms'), ('bound', '4.24 ms')]
+    """
+
+    model: TrainingModel
+    mesh: Mesh
+    setup: TrainingSetup
+    rows: tuple[TrainRow, ...]
+    contention: ContentionChoice
+    network_words: str
+    calibration: CalibratedEfficiency | None
+    notes: tuple[str, ...]
+    seconds: float
+
+    def records(self) -> list[dict[str, Cell]]:
+        """A row for each fabric and schedule."""
+        rows = []
+        for row in self.rows:
+            found = row.outcome
+            exposed = {
+                f"exposed_{category.value.replace('-', '_')}_s": found.exposed_s.get(category, 0)
+                for category in self.exposed_categories
+            }
+            rows.append(
+                plain_row(
+                    {
+                        "fabric": row.fabric,
+                        "schedule": row.schedule,
+                        "iteration_s": found.iteration_s,
+                        "compute_s": found.compute_s,
+                        "contention_s": found.contention_s,
+                        "exposed_s": row.exposed_s,
+                        **exposed,
+                        "idle_s": found.idle_s,
+                        "mfu": found.mfu,
+                        "per_s": found.tokens_per_s,
+                    }
+                )
+            )
+        return rows
+
+    @property
+    def exposed_categories(self) -> tuple[Category, ...]:
+        """What is exposed in some row, in the order of `Category`."""
+        found = {category for row in self.rows for category in row.outcome.exposed_s}
+        return tuple(category for category in Category if category in found)
+
+
+@checked(model=left_alone, fabrics=left_alone, options=left_alone)
+def train(
+    model: TrainingModel | Path | str,
+    fabrics: FabricLike | Sequence[FabricLike],
+    *,
+    mesh: Mesh | str,
+    gpu: Accelerator | Path | str,
+    schedules: Sequence[str] | str = DEFAULT_SCHEDULES,
+    progress: Progress | None = None,
+    **options: Unpack[TrainKeywords],
+) -> TrainResult:
+    """Simulate a step of training: compute and communication streams of a rank, on fabrics by schedules.
+
+    Parameters
+    ----------
+    model : TrainingModel, Path or str
+        A value, a name (``llama-3-8b``), a Hugging Face ``config.json``, or a table of layers (CSV or TOML).
+    fabrics : fabric or sequence of fabrics
+        What `bound` takes; each with as many compute nodes as the mesh has ranks.
+    mesh : Mesh or str
+        ``fsdp=16,tp=8``. Axes: dp (replicas), fsdp (sharded weights; with dp: HSDP), tp, cp (context), ep
+        (experts), pp (stages). The last axis is the fastest.
+    gpu : Accelerator, Path or str
+        A preset (``a100``, ``h100``), or a TOML file.
+    schedules : str or sequence of str
+        See `step_costs`.
+    progress : callable, optional
+    batch : int, optional
+        Sequences (or samples) of a step, on all ranks together; default one a replica and micro-batch.
+    sequence : int, str or mapping, optional
+        Tokens of a sequence; of several streams ``"512,114"``. Default: those that the model was made for.
+    micro_batches, interleave : int
+        Of a pipeline: parts of a replica's batch, and pieces of the model a stage.
+    bucket_bytes : int, optional
+        Of gradients summed by allreduce; default the best of 1, 10, 100 MB and 1 GB.
+    prefetch : int
+        Layers whose weights are gathered ahead.
+    reshard : bool, optional
+        Weights are gathered anew for the backward pass; default: unless there is a pipeline.
+    sequence_parallel : bool
+    context_exchange : {"gather", "ring"}
+    recompute : {"none", "attention", "full"}
+        In the backward pass; attention only where it is not fused.
+    fused_attention : bool
+        A kernel that keeps no scores and computes them again by itself; default yes.
+    precision, gradients : str, optional
+        Of products and activations (default bf16), and of the gradients that are reduced (default as these).
+    layer_times : Path or str, optional
+        CSV of measured seconds: layer,forward_s,backward_s.
+    efficiency, memory_efficiency : float, optional
+        Shares of the peak and of the memory's bandwidth that the roofline takes; .5 and .8. A memory
+        efficiency of None: bytes cost nothing.
+    calibrate_s : float, optional
+        Seconds of a measured step on the first fabric by the first schedule: finds the efficiency.
+    contention : str or float, optional
+        A preset of `contention_presets.PRESETS`, or kappa from 1 to 2; default the device's preset.
+    network_efficiency : NetworkEfficiency, float, str or sequence of str, optional
+        A share of all modelled rates, or ``KIND=FILE`` with measured times.
+    streams : {"one", "per-axis"}
+        Communication one at a time, or what goes along different axes at once.
+    capacity_factor : float
+        Tokens sent to experts over tokens routed.
+    alltoall_overtakes : bool
+        An all-to-all goes before collectives that have not begun.
+    samples : bool
+        The layers of a table that `model` names count per sample, not per token.
+    alpha_s, cost_model, forward, simulates, file_format
+        See `step_costs`.
+
+    Raises
+    ------
+    TreadleError
+        For malformed input; InfeasibleError if ranks of a group do not reach each other.
+
+    Notes
+    -----
+    MFU is model FLOPs (forward and backward, attention scores and head counted, nothing recomputed) over
+    peak x ranks x iteration.
+
+    Examples
+    --------
+    >>> import treadle
+    >>> found = treadle.train("llama-3-8b", "dgx_h100:1", mesh="fsdp=8", gpu="h100", schedules="bound")
+    >>> f"{found.rows[0].outcome.mfu:.2f}"
+    '0.45'
+    """
+    start = process_time()
+    with under(Context(progress)):
+        found_model, meant = as_model(model, samples=options.get("samples", False)), as_mesh(mesh)
+        ParallelLayout(meant)
+        asked = asked_step(found_model, meant, gpu, options)
+        costs = costs_of_rows(fabrics, schedules, meant, asked, options)
+        setup = TrainingSetup(
+            found_model,
+            meant,
+            asked.device,
+            asked.precision,
+            asked.times,
+            asked.sequences,
+            asked.tokens,
+            asked.options,
+        )
+        calibration = None
+        if (measured_s := options.get("calibrate_s")) is not None:
+            calibration, setup = _calibrated(setup, measured_s, costs[0])
+        rows = []
+        for place, own in enumerate(costs):
+            context().report("steps", place, len(costs))
+            outcome = simulate_step(setup, own)
+            fabric, name = own.topology.name, own.scheduler.name
+            rows.append(TrainRow(fabric, name, outcome, own.words, own.is_bound, own.priced, own.model_words))
+        return TrainResult(
+            found_model,
+            meant,
+            setup,
+            tuple(rows),
+            asked.contention,
+            asked.network.words,
+            calibration,
+            (
+                *asked.notes,
+                *_kept_wide(setup),
+                *_held_back(setup),
+                *slow_links(costs),
+                *_quicker_baselines(rows),
+            ),
+            process_time() - start,
+        )
+
+
+def _kept_wide(setup: TrainingSetup) -> Iterator[str]:
+    """Products may be of narrower operands than what is kept."""
+    if setup.precision == "fp8":
+        width = setup.options.weight_bytes
+        yield f"fp8 is of the operands of products: weights and activations stay in {width} bytes"
+
+
+def _held_back(setup: TrainingSetup) -> Iterator[str]:
+    """On one stream layers that wait for small collectives of their own wait for large ones issued before."""
+    wide = {name for name, size in zip(setup.mesh.axis_names, setup.mesh.shape, strict=True) if size > 1}
+    inside, beside = wide & {"tp", "cp"}, wide & {"dp", "fsdp", "ep"}
+    if inside and beside and setup.options.streams is CommunicationStreams.ONE:
+        yield (
+            f"one communication at a time: those of {', '.join(sorted(inside))} wait behind those of "
+            f"{', '.join(sorted(beside))} (--streams per-axis)"
+        )
+
+
+def _calibrated(
+    setup: TrainingSetup, measured_s: float, costs: FabricCosts
+) -> tuple[CalibratedEfficiency, TrainingSetup]:
+    """The efficiency at which this row takes as long as it was measured, and the setup with it."""
+    times = setup.times
+    assert isinstance(times, RooflineTimes), "layer times have no efficiency"
+
+    def at(efficiency: float) -> TrainingSetup:
+        return replace(setup, times=times.with_efficiency(efficiency))
+
+    context().announce("calibration")
+    row = f"{costs.topology.name}, {costs.scheduler.name}"
+    found = calibrated_efficiency(
+        lambda share: float(simulate_step(at(share), costs).iteration_s), measured_s, row
+    )
+    return found, at(found.efficiency)
+
+
+def _quicker_baselines(rows: Sequence[TrainRow]) -> list[str]:
+    """Notes about steps that a baseline on the same fabric makes quicker than Treadle's schedules do."""
+    own = {row.fabric: float(row.outcome.iteration_s) for row in rows if row.schedule == "treadle"}
+    found = []
+    for row in rows:
+        seconds = float(row.outcome.iteration_s)
+        if row.schedule in _BASELINES and row.fabric in own and seconds < own[row.fabric] * (1 - _ALIKE):
+            less = 1 - seconds / own[row.fabric]
+            found.append(
+                f"{row.fabric}: a step takes {less:.1%} less by {row.schedule} than by Treadle's schedules; "
+                f"the rate of those is optimal, but at these sizes latency and chunks count as well"
+            )
+    return found
+
+
+_BASELINES = ("ring", "tree")
+_ALIKE = 1e-3
+"""Differences that no report shows."""
