@@ -255,11 +255,39 @@ def solvers(files: Files) -> list[str]:
     ]
 
 
+def options_elsewhere(files: Files) -> list[str]:
+    """Modules that declare options of commands, other than `options` and what makes click of its table."""
+    makers = ("treadle.options.", "treadle.cli.command", "treadle.cli.application")
+    found = []
+    for name, path in files.items():
+        parts = [node for node in nodes_of(path) if not name.startswith(makers)]
+        rows = any(
+            isinstance(node, ast.ImportFrom) and node.module == "treadle.options.rows" for node in parts
+        )
+        made = {_called(node) for node in parts if isinstance(node, ast.Call)}
+        if made & {"click.Option", "click.Argument"} or (rows and "Row" in made):
+            found.append(name)
+    return found
+
+
+def formatted_numbers(files: Files) -> list[str]:
+    """Formats within texts (``{seconds:.2f}``) outside `render` and `units`, which alone write for people."""
+    return [
+        f"{name}:{node.lineno}"
+        for name, path in files.items()
+        if not name.startswith(("treadle.render.", "treadle.units"))
+        for node in nodes_of(path)
+        if isinstance(node, ast.FormattedValue) and node.format_spec is not None
+    ]
+
+
 RULES = {
     "small_modules": (small_modules, "merge it into its only importer"),
     "short_functions": (short_functions, "write it where it is used, or give it a second use"),
     "like_classes": (like_classes, "let one hold the other"),
     "solvers": (solvers, "import the LP engine instead of highspy"),
+    "options_elsewhere": (options_elsewhere, "declare the option in a table of `options`"),
+    "formatted_numbers": (formatted_numbers, "let `render` or `units` write the number"),
 }
 
 
@@ -305,6 +333,7 @@ def test_what_is_not_as_the_design_asks_is_found(tmp_path: Path) -> None:
         "treadle.room.d": "import treadle.room.b, treadle.room.a\nY = 'treadle.room.c:X', 'treadle.room.b'",
     }
     fields = "\n".join(f"    {name}: int" for name in "abcdef")
+    texts["treadle.room.c"] += "\nclick.Option(); X = f'{1.5:.1f} {2}'"
     texts["treadle.room.e"] = f"@dataclass\nclass A:\n{fields}\n@dataclass(frozen=True)\nclass B:\n{fields}"
     files = {name: tmp_path / f"{name}.py" for name in texts}
     for name, path in files.items():
@@ -314,6 +343,8 @@ def test_what_is_not_as_the_design_asks_is_found(tmp_path: Path) -> None:
     assert short_functions(files) == ["treadle.room.a:_one"]
     assert like_classes(files) == ["treadle.room.e:A and treadle.room.e:B"]
     assert solvers(files) == ["treadle.room.a"]
+    assert options_elsewhere(files) == ["treadle.room.c"]
+    assert formatted_numbers(files) == ["treadle.room.c:3"]
     assert wrong_counts(["treadle.room.a:f", "treadle.b"], {"top": 1, "room": 1}, "") == []
     assert [line[:13] for line in wrong_counts(["treadle.b"] * 2, {"top": 1, "room": 1}, "")] == [
         *("room = 1 in t", "top: 2, at mo"),

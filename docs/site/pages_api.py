@@ -13,21 +13,36 @@ from treadle import planning
 SUBJECTS = {
     "solving": (
         "Solving",
-        ("planning.solving", "synthesis", "planning.problem", "planning.fronts", "schedules"),
+        (
+            *("api.solve", "api.bound", "api.compare", "api.routes", "schedulers", "inputs", "synthesis"),
+            *("schedules", "told_by"),
+        ),
     ),
-    "fabrics": ("Fabrics", ("topologies", "planning.importing", "planning.designing")),
-    "building": ("Building fabrics", ("planning.building",)),
-    "judging": ("Verifying and repairing", ("planning.judging", "planning.repairing")),
-    "sizes": ("Best plans by size", ("planning.sizing",)),
-    "together": ("Groups and jobs at once", ("planning.together",)),
+    "fabrics": (
+        "Fabrics",
+        ("topologies", "inputs.importing", "inputs.fabrics_and_plans", "api.design", "finder.designing"),
+    ),
+    "building": ("Building fabrics", ("finder.building",)),
+    "judging": (
+        "Verifying and repairing",
+        ("api.verify", "api.repair", "api.harden", "inputs.verification", "schedulers.repairing"),
+    ),
+    "sizes": ("Best plans by size", ("api.solve_sizes", "api.retune", "schedulers.sizes")),
+    "together": ("Groups and jobs at once", ("api.jobs", "api.group_costs", "schedulers.jobs")),
     "measuring": (
         "Running, simulating, diagnosing",
-        ("planning.measuring", "simulation", "traces", "context", "runtime"),
+        (
+            *("api.run", "api.simulate", "api.diagnose", "program", "simulation", "diagnosis", "testbed"),
+            *("traces", "context", "runtime"),
+        ),
     ),
-    "writing": ("Texts for runtimes", ("planning.writing", "formats")),
-    "pictures": ("Pictures and pages", ("planning.drawing", "planning.reporting", "viz")),
-    "training": ("Steps of training", ("planning.training", "training")),
-    "parallelising": ("Sharding models", ("planning.parallelising", "parallelism")),
+    "writing": ("Texts for runtimes", ("api.lower", "lowering", "inputs.texts", "formats")),
+    "pictures": ("Pictures and pages", ("api.draw", "api.report", "drawing", "viz")),
+    "training": ("Steps of training", ("api.train", "api.serve", "training")),
+    "parallelising": (
+        "Sharding models",
+        ("api.parallelize", "api.capture", "api.execute_plan", "inputs.meshes", "parallelism"),
+    ),
     "keywords": ("Keyword arguments", ("options",)),
 }
 """Pages: title, and rooms of the package whose public names stand there; what fits nowhere fails."""
@@ -60,11 +75,11 @@ def _home(name: str, value: object) -> str:
 
 
 _CONSTANTS = {
-    "DEFAULT_BATCHES": "planning.training",
-    "DEFAULT_GAP": "planning.parallelising",
-    "DEFAULT_TIME_LIMIT_S": "planning.solving",
-    "SHOWN_SIZE": "planning.reporting",
-    "TREES_PER_ROOT": "planning.fronts",
+    "DEFAULT_BATCHES": "training",
+    "DEFAULT_GAP": "parallelism",
+    "DEFAULT_TIME_LIMIT_S": "schedulers",
+    "SHOWN_SIZE": "drawing",
+    "TREES_PER_ROOT": "schedulers",
 }
 """Rooms of values that do not know where they come from."""
 

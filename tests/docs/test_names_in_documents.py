@@ -83,12 +83,12 @@ def test_names_that_do_not_exist_are_found() -> None:
         "synthesis.trees.optimums",
         "cli/nothing.py",
         "tests/none.py",
-        "planning.problem.poses",
+        "inputs.problem.poses",
         "treadle.cli.none",
     ]
     right = [
         "schedules.trees.forest",
-        "planning.problem.pose",
+        "inputs.problem.pose",
         "cli/application.py",
         "tests/places.py",
         "gpu0.x",

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from treadle.planning import bound, lower, pose, repair, run, solve, verify
-from treadle.schedulers.group_rates import CutOffGroupError
-from treadle.schedulers.jobs.solve_jobs import read_jobs
+from treadle.schedulers.bound_results import CutOffGroupError
+from treadle.schedulers.jobs.job_plans import read_jobs
 from treadle.schedulers.plan_directory import find_plans, index_plans
 from treadle.schedulers.third_party.placed_schedules import place_schedules
 from treadle.schedules.alltoall.demands import Demands

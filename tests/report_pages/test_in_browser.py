@@ -14,7 +14,7 @@ from lxml import etree
 
 import engines
 from treadle import planning
-from treadle.drawing.pages.plan_page import report
+from treadle.api.report import report
 from treadle.finder.workload import Network, allreduce_of
 from treadle.topologies.topology import TopologyBuilder
 

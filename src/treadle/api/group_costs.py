@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 
+from treadle.api.bound import bound
+from treadle.api.simulate import simulate
+from treadle.api.solve import solve
 from treadle.brief import brief
 from treadle.checking import checked
 from treadle.errors import ScheduleError
@@ -14,12 +17,10 @@ from treadle.inputs.fabrics_and_plans import FabricLike
 from treadle.inputs.meshes import AxesLike, as_axes, as_mesh
 from treadle.inputs.problem import resolve_kind, resolve_topology
 from treadle.notebook import own_words, shown
-from treadle.schedulers.bounds import bound
-from treadle.schedulers.solve import solve
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.mesh import Mesh
 from treadle.simulation.cost_models import CostModelLike
-from treadle.simulation.simulated_plans import SimulationOptions, simulate
+from treadle.simulation.simulated_plans import SimulationOptions
 from treadle.tabular import Cell, plain_row
 from treadle.topologies.files import topology_hash
 from treadle.topologies.topology import Topology

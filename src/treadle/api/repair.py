@@ -11,6 +11,7 @@ from typing import cast
 
 import numpy as np
 
+from treadle.api.solve import solve
 from treadle.arrays import BoolArray, Int64Array, mask_of
 from treadle.checking import checked
 from treadle.context import Progress, context, in_context
@@ -20,7 +21,7 @@ from treadle.options.keywords import OptionKeywords
 from treadle.schedulers.asked_options import asked_options
 from treadle.schedulers.repairing.repair_candidates import DEFAULT_SIZE, JUDGED_AT, Contest, best_for
 from treadle.schedulers.schedulers import algorithm_names, find_scheduler, is_scheduler
-from treadle.schedulers.solve import SolveResult, solve
+from treadle.schedulers.solving import SolveResult
 from treadle.schedules.alltoall.demands import Demands
 from treadle.schedules.collective import Collective, CollectiveKind, busbw_factor
 from treadle.schedules.factored import FactoredSchedule

@@ -7,7 +7,7 @@ from treadle.context import Progress, context, in_context
 from treadle.errors import ScheduleError
 from treadle.inputs.fabrics_and_plans import PlanLike, SizesLike, as_plan, as_sizes
 from treadle.inputs.problem import Problem, model_of
-from treadle.inputs.verification import UnverifiedPlanError, verify
+from treadle.inputs.verification import UnverifiedPlanError, check_plan
 from treadle.schedulers.schedulers import find_scheduler, is_scheduler
 from treadle.schedulers.sizes.model_corners import doubts_of
 from treadle.schedulers.sizes.race import Racer, RaceRules, race
@@ -66,7 +66,7 @@ def retune(
     if old.collective.groups is not None:
         raise ScheduleError("retune: sets by size are of one group of ranks")
     with context().stage("verify"):
-        judged = verify(old)
+        judged = check_plan(old)
         if not judged.is_ok:
             raise UnverifiedPlanError(judged)
     rules = RaceRules(Problem(old.topology, old.collective), model)

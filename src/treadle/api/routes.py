@@ -8,16 +8,16 @@ from enum import StrEnum
 from fractions import Fraction
 from typing import Unpack
 
+from treadle.api.solve import solve
 from treadle.context import Progress
 from treadle.formats.format import find_format
 from treadle.formats.text_options import TextOptions
 from treadle.inputs.fabrics_and_plans import FabricLike
-from treadle.inputs.verification import UnverifiedPlanError, verify
+from treadle.inputs.verification import UnverifiedPlanError, check_plan
 from treadle.lowering.lower import lower_verified
 from treadle.lowering.lowered import Lowered
 from treadle.options.keywords import ProblemOptions
 from treadle.schedulers.scheduler_records import ROUTES
-from treadle.schedulers.solve import solve
 from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.alltoall.timed_routes import TimedRoutes, routes_in
 from treadle.schedules.collective import CollectiveKind
@@ -174,7 +174,7 @@ def routes_of(plan: Plan) -> RoutesResult:
     <RouteSchedule: 4 ranks, 1 chunks, 12 paths, 16 hops, 1 layers>
     """
     routes_in(plan.entries[-1].schedule, plan.algorithm)
-    result = verify(plan)
+    result = check_plan(plan)
     if not result.is_ok:
         raise UnverifiedPlanError(result)
     rounds = isinstance(plan.entries[-1].schedule, TimedRoutes)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from treadle.api.compare import Comparison
 from treadle.errors import ScheduleError
+from treadle.schedulers.comparison import Comparison
 from treadle.units import format_size
 from treadle.viz.matplotlib_figures import figure_bytes, new_figure
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from treadle.drawing.draw import draw
+from treadle.drawing.draw import painting_of
 from treadle.errors import ScheduleError
 from treadle.schedules.plan import plan_of
 from treadle.topologies.topology import Topology
+from treadle.viz.svg import svg
 
 _MOST_NODES = 5000
 """Of fabrics that are drawn whenever a cell ends with one: a tenth of a second."""
@@ -28,6 +29,6 @@ def picture_of(value: Any) -> bytes:
     if topology is None or not 0 < topology.n_nodes <= _MOST_NODES:
         return b""
     try:
-        return draw(topology if plan is None else plan)
+        return svg(painting_of(topology if plan is None else plan, "")).encode()
     except ScheduleError:  # claims that are false, and loads that are not drawn
-        return draw(topology)
+        return svg(painting_of(topology, "")).encode()

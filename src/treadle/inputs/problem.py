@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from fractions import Fraction
 from pathlib import Path
@@ -194,6 +194,15 @@ def pose(
         chosen = [int(node) for node in fabric.compute_nodes]
     groups = groups_of(options.get("mesh"), options.get("axes"), len(chosen), fabric.name)
     return Problem(fabric, _collective(fabric, kind, tuple(chosen), forwarders, groups, options))
+
+
+def pose_forwarding(
+    topology: FabricLike, collective: Collective | CollectiveKind | str, options: ProblemOptions
+) -> Problem:
+    """Pose a problem where all compute nodes forward."""
+    if isinstance(collective, Collective):
+        return pose(topology, replace(collective, ranks_forward=True))
+    return pose(topology, collective, **ProblemOptions(**{**options, "forward": True}))
 
 
 def _collective(

@@ -4,25 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, overload
+from typing import Any
 
 from treadle.brief import brief
-from treadle.checking import checked
 from treadle.errors import ScheduleError, TopologyError
-from treadle.inputs.fabrics_and_plans import FabricLike, PlanLike, as_plan
 from treadle.inputs.moved_plans import judged_on
-from treadle.inputs.problem import resolve_topology
-from treadle.inputs.texts import TextVerification, read_text, verify_text
-from treadle.schedules.plan import HasPlan, Plan
+from treadle.schedules.plan import Plan
 from treadle.topologies import subset, topology_hash
 from treadle.topologies.topology import Topology
 from treadle.verification.schedules import verify_plan
 from treadle.verification.violations import Report, Violation, ViolationKind
-
-if TYPE_CHECKING:
-    from treadle.schedulers.third_party.placed_schedules import PlacedSchedule
-
 
 _SHOWN = 3
 """Nodes that a note names."""
@@ -68,7 +59,7 @@ class VerifyResult:
     reports: tuple[Report, ...]
     n_absent: int = 0
     notes: tuple[str, ...] = ()
-    placed: PlacedSchedule | None = None
+    placed: Any = None
 
     @property
     def is_ok(self) -> bool:
@@ -124,73 +115,19 @@ class UnverifiedPlanError(ScheduleError):
         self.result = result
 
 
-@overload
-def verify(plan: Plan | HasPlan, topology: FabricLike | None = None) -> VerifyResult: ...
+def whole_report(reports: Sequence[Report]) -> Report:
+    """The last report of a plan's, with the violations of all."""
+    return replace(
+        reports[-1],
+        violations=tuple(violation for report in reports for violation in report.violations),
+        n_violations=sum(report.n_violations for report in reports),
+    )
 
 
-@overload
-def verify(plan: PlanLike, topology: FabricLike, *, root: int | None = None) -> VerifyResult: ...
-
-
-@overload
-def verify(
-    plan: PlanLike, *, root: int | None = None, profile: str | None = None
-) -> VerifyResult | TextVerification: ...
-
-
-@checked()
-def verify(
-    plan: PlanLike,
-    topology: FabricLike | None = None,
-    *,
-    root: int | None = None,
-    profile: str | None = None,
-) -> VerifyResult | TextVerification:
-    """Check a plan's schedules and claims, or a schedule of others.
-
-    Parameters
-    ----------
-    plan : Plan, str, Path or result with a plan
-        Of a path the file is a plan, or a text for a runtime, told by its content.
-    topology : Topology, str, Path, networkx.Graph, plan or result, optional
-        The fabric to check against, matched by the names of nodes and the ends of links; default the one
-        inside the plan. Compute nodes that the plan's fabric lacks are taken as absent, as `pose` does with
-        those outside its ranks. A text's ranks are the fabric's by number; without a fabric it is judged for
-        itself.
-    root : int, optional
-        Of a text of broadcast or reduce that does not name it; default 0.
-    profile : Profile or str, optional
-        Of MSCCL XML without a fabric: whose limits hold; default the first that fits.
-
-    Returns
-    -------
-    VerifyResult
-        Of a text without a fabric TextVerification.
-
-    Raises
-    ------
-    FormatError, TopologyError
-        If `topology` cannot be read. A fabric that does not have what the plan uses is a violation.
-
-    Examples
-    --------
-    >>> import treadle
-    >>> plan = treadle.solve("ring:4", "allgather").plan
-    >>> treadle.verify(plan, "ring:4").is_ok
-    True
-    """
-    if isinstance(plan, str | Path) and (text := read_text(Path(plan))) is not None:
-        if topology is None:
-            return verify_text(text, source=str(plan), profile=profile, root=root or 0)
-        if profile is not None:
-            raise ScheduleError("verify: profile: is about a text without a fabric")
-        return _verify_placed(Path(plan), resolve_topology(topology), root or 0)
-    if profile is not None or root is not None:
-        raise ScheduleError("verify: root and profile are for texts; a plan says both itself")
-    plan = as_plan(plan, "verify: plan")
-    if topology is None:
+def check_plan(plan: Plan, fabric: Topology | None = None) -> VerifyResult:
+    """Verify a plan on a fabric that the user trusts, else on its own."""
+    if fabric is None:
         return VerifyResult(plan.topology, topology_hash(plan.topology), True, verify_plan(plan))
-    fabric = resolve_topology(topology)
     whole_hash, n_absent = topology_hash(fabric), 0
     notes: tuple[str, ...] = ()
     try:
@@ -204,27 +141,9 @@ def verify(
     return VerifyResult(fabric, whole_hash, False, reports, n_absent, notes)
 
 
-def _verify_placed(path: Path, fabric: Topology, root: int) -> VerifyResult:
-    from treadle.schedulers.third_party.placed_schedules import (
-        place_file,  # which verifies plans by this module
-    )
-
-    placed = place_file(path, fabric, root=root)
-    return VerifyResult(fabric, topology_hash(fabric), False, (placed.report,), placed=placed)
-
-
-def whole_report(reports: Sequence[Report]) -> Report:
-    """The last report of a plan's, with the violations of all."""
-    return replace(
-        reports[-1],
-        violations=tuple(violation for report in reports for violation in report.violations),
-        n_violations=sum(report.n_violations for report in reports),
-    )
-
-
 def require_verified(plan: Plan) -> None:
     """Raise UnverifiedPlanError unless the plan's schedules and claims hold on its own fabric."""
-    result = verify(plan)
+    result = check_plan(plan)
     if not result.is_ok:
         raise UnverifiedPlanError(result)
 

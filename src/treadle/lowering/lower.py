@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
-from typing import Unpack
 
 import numpy as np
 
-from treadle.checking import checked
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.formats.format import Format, find_format
 from treadle.formats.judgement import Planned, Terms
@@ -19,7 +16,6 @@ from treadle.formats.request import Asked, TextRequest
 from treadle.formats.selection.chunk_counts import facts_of
 from treadle.formats.selection.served import Selector, served
 from treadle.formats.text_options import AUTO_CHUNKS, PLAN_CHUNKS, TextOptions, check_chunks, check_protocol
-from treadle.inputs.fabrics_and_plans import PlanLike, as_plan, as_size
 from treadle.inputs.group_plans import group_name, plan_of_group
 from treadle.inputs.verification import require_verified
 from treadle.lowering.friendlier import friendlier_trees
@@ -46,122 +42,7 @@ __all__ = [
     "LoweredGroup",
     "TargetFormat",
     "TextKeywords",
-    "lower",
-    "lower_groups",
 ]
-
-
-@checked(size_bytes=as_size, pipeline_bytes=as_size, min_size_bytes=as_size, max_size_bytes=as_size)
-def lower(
-    plan: PlanLike,
-    *,
-    to: TargetFormat | str = TargetFormat.MSCCL_XML,
-    profile: Profile | str | None = None,
-    path: str = "",
-    in_own_folder: bool = False,
-    group: int | None = None,
-    **options: Unpack[TextKeywords],
-) -> Lowered:
-    """Write a plan as one text for a runtime.
-
-    Parameters
-    ----------
-    plan : Plan
-        Of one range of sizes, if the format cannot name several in one file: `lower_set` writes a text for
-        each. Of several, ``size_bytes``, ``min_size_bytes`` or ``max_size_bytes`` choose.
-    to : TargetFormat or str
-        A name of the table of formats (`treadle.formats.format`).
-    profile : Profile or str, optional
-        MSCCL XML only: dialect and limits of the runtime. Default: azure.
-    path : str
-        Where the text will lie, for `Lowered.loading`.
-    in_own_folder : bool
-        Whether nothing but such texts lies beside it: MSCCL parses every file of a folder.
-    group : int, optional
-        Of a plan of several groups at once, whose text it is; needed there. `lower_groups` writes all.
-    **options
-        The other fields of `treadle.formats.text_options.TextOptions`. Which of them a format heeds, and
-        what they mean there, is in docs/reference/formats.md.
-
-    Raises
-    ------
-    UnverifiedPlanError
-        If the plan's schedules or claims are false.
-    ScheduleError
-        For an unknown format or profile, an option that the format does not heed, a root that the
-        runtime would not compare, and several ranges of sizes.
-    InfeasibleError
-        If the format cannot express the schedule within the runtime's limits.
-
-    Examples
-    --------
-    >>> import treadle
-    >>> plan = treadle.solve("ring:4", "allgather").plan
-    >>> treadle.lower(plan, to="msccl-xml").text.split()[0]
-    '<algo'
-    """
-    plan = as_plan(plan, "lower: plan")
-    numbers = _group_numbers(plan)
-    if group is None and len(numbers) > 1:
-        raise ScheduleError(
-            f"the plan is of {len(numbers)} groups at once, and a text is for one; expected group 0 to "
-            f"{len(numbers) - 1}, or lower_groups"
-        )
-    record, asked = checked_text(plan, to, profile, options)
-    chosen = numbers[0] if group is None else group
-    return _lowered(plan, record, asked, (path, in_own_folder), chosen)
-
-
-@checked(size_bytes=as_size, pipeline_bytes=as_size, min_size_bytes=as_size, max_size_bytes=as_size)
-def lower_groups(
-    plan: PlanLike,
-    *,
-    to: TargetFormat | str = TargetFormat.MSCCL_XML,
-    profile: Profile | str | None = None,
-    paths: Sequence[str] = (),
-    in_own_folder: bool = False,
-    **options: Unpack[TextKeywords],
-) -> tuple[Lowered, ...]:
-    """Write the texts of all groups of a plan; of a plan of one group its only one.
-
-    Parameters
-    ----------
-    plan, to, profile
-        See `lower`.
-    paths : sequence of str
-        Where the text of each group will lie; default nowhere in particular.
-    in_own_folder, **options
-        See `lower`.
-
-    Returns
-    -------
-    tuple of Lowered
-        By group. Errors are those of `lower`.
-
-    Examples
-    --------
-    >>> import treadle
-    >>> plan = treadle.solve("dgx_h100:1", "allgather", mesh="2,4", axes="1")
-    >>> [one.group.name for one in treadle.planning.lower_groups(plan, to="msccl-xml")]
-    ['group0-ranks0-1-2-3', 'group1-ranks4-5-6-7']
-    """
-    plan = as_plan(plan, "lower_groups: plan")
-    record, asked = checked_text(plan, to, profile, options)
-    numbers = _group_numbers(plan)
-    if paths and len(paths) != len(numbers):
-        raise ScheduleError(
-            f"lower_groups: {len(paths)} paths, expected one for each of {len(numbers)} groups"
-        )
-    places = paths or [""] * len(numbers)
-    return tuple(
-        _lowered(plan, record, asked, (path, in_own_folder), number)
-        for number, path in zip(numbers, places, strict=True)
-    )
-
-
-def _group_numbers(plan: Plan) -> list[int | None]:
-    """All groups; None stands for the only one."""
-    return [None] if plan.collective.groups is None else [*range(len(plan.collective.groups))]
 
 
 def _lowered_group(plan: Plan, group: int | None) -> LoweredGroup | None:
@@ -191,7 +72,7 @@ def checked_text(
     return record, asked
 
 
-def _lowered(
+def lowered_part(
     plan: Plan, record: Format, asked: TextOptions, where: tuple[str, bool], group: int | None
 ) -> Lowered:
     path, in_own_folder = where

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Unpack
 
 from treadle.brief import brief
-from treadle.checking import checked
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.formats.format import Format
 from treadle.formats.judgement import RangedText
@@ -16,12 +13,9 @@ from treadle.formats.msccl.profile import Profile
 from treadle.formats.request import TextRequest
 from treadle.formats.selection.text_set import FOLDER, Delivery, TextSet
 from treadle.formats.text_options import AUTO_CHUNKS, PLAN_CHUNKS, TextOptions
-from treadle.inputs.fabrics_and_plans import PlanLike, as_plan, as_size
-from treadle.inputs.group_plans import plan_of_group
-from treadle.lowering.lower import checked_text, lower_verified
-from treadle.lowering.lowered import Lowered, TargetFormat
-from treadle.lowering.ranges import TextRange, narrowed_plan, range_words, text_ranges
-from treadle.options.keywords import TextKeywords
+from treadle.lowering.lower import lower_verified
+from treadle.lowering.lowered import Lowered
+from treadle.lowering.ranges import TextRange, range_words, text_ranges
 from treadle.schedules.plan import Plan, PlanEntry
 from treadle.units import format_size
 
@@ -106,80 +100,7 @@ class LoweredSet:
         return tuple(one.text for one in self.ranges)
 
 
-@checked(size_bytes=as_size, pipeline_bytes=as_size, min_size_bytes=as_size, max_size_bytes=as_size)
-def lower_set(
-    plan: PlanLike,
-    *,
-    to: TargetFormat | str = TargetFormat.MSCCL_XML,
-    profile: Profile | str | None = None,
-    folder: str = "",
-    label: str = "plan",
-    group: int | None = None,
-    **options: Unpack[TextKeywords],
-) -> LoweredSet:
-    """Write each range of sizes of a plan as a text, for a runtime that chooses from them.
-
-    Parameters
-    ----------
-    plan : Plan
-        Of one range of sizes or of several.
-    to, profile
-        See `lower`.
-    folder : str
-        Where the texts will lie, for what is said of loading.
-    label : str
-        What names of files begin with.
-    group : int, optional
-        Of a plan of several groups at once, whose texts they are.
-    **options
-        See `lower`. Of ``min_size_bytes`` to ``max_size_bytes`` alone; one ``protocol`` for all, or where the
-        plan's cost model knows protocols, that of each size.
-
-    Returns
-    -------
-    LoweredSet
-        Ranges do not overlap. Where a text's chunks do not divide all sizes, texts of fewer chunks fill in,
-        if the runtime looks at them last: the same schedule in the plan's own chunks, and those of the
-        ranges beside, whose times are the same where the ranges meet.
-
-    Raises
-    ------
-    ScheduleError
-        As `lower`; if the format's runtimes do not choose by size.
-    InfeasibleError
-        If no range can be written, or the runtime reads fewer texts.
-
-    Examples
-    --------
-    >>> import treadle
-    >>> from treadle import planning
-    >>> plan = treadle.solve_sizes("ring:3", "allgather", "1K")
-    >>> found = planning.lower_set(plan, to="mscclpp-json", label="ours")
-    >>> [one.text.file for one in found.ranges], found.left_out
-    (['texts/ours.01.0B-.json'], ())
-    """
-    plan = as_plan(plan, "lower_set: plan")
-    record, asked = checked_text(plan, to, profile, options)
-    if not record.deliver:
-        raise ScheduleError(
-            f"{record.name}: no runtime chooses from several such texts by size; lower one (--size)"
-        )
-    if plan.collective.groups is not None:
-        if group is None:
-            raise ScheduleError(
-                f"the plan is of {len(plan.collective.groups)} groups at once, and a set is for one"
-            )
-        plan = plan_of_group(plan, group)
-    plan, asked = narrowed_plan(plan, record, asked)
-    return _SetWriter(plan, record, asked, _word(label), folder).written()
-
-
-def _word(label: str) -> str:
-    """A label as names of files may hold it."""
-    return re.sub(r"[^A-Za-z0-9_.-]+", "-", label).strip("-.")[:80] or "plan"
-
-
-class _SetWriter:
+class SetWriter:
     """Writes the ranges of one plan."""
 
     def __init__(self, plan: Plan, record: Format, asked: TextOptions, label: str, folder: str) -> None:

@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING
 from treadle.lazy import load_lazily
 
 if TYPE_CHECKING:
+    from treadle.api.bound import bound as bound
     from treadle.api.capture import capture as capture
-    from treadle.api.compare import Comparison as Comparison
-    from treadle.api.compare import ComparisonRow as ComparisonRow
     from treadle.api.compare import compare as compare
+    from treadle.api.design import design as design
+    from treadle.api.design import design_plan as design_plan
+    from treadle.api.diagnose import diagnose as diagnose
+    from treadle.api.draw import draw as draw
     from treadle.api.execute_plan import PlanExecution as PlanExecution
     from treadle.api.execute_plan import execute_plan as execute_plan
     from treadle.api.group_costs import GroupCost as GroupCost
@@ -19,8 +22,15 @@ if TYPE_CHECKING:
     from treadle.api.harden import Failures as Failures
     from treadle.api.harden import HardenedRow as HardenedRow
     from treadle.api.harden import harden as harden
+    from treadle.api.jobs import bound_jobs as bound_jobs
+    from treadle.api.jobs import solve_jobs as solve_jobs
+    from treadle.api.lower import lower as lower
+    from treadle.api.lower import lower_groups as lower_groups
+    from treadle.api.lower import lower_set as lower_set
+    from treadle.api.parallelize import parallelize as parallelize
     from treadle.api.repair import RepairResult as RepairResult
     from treadle.api.repair import repair as repair
+    from treadle.api.report import report as report
     from treadle.api.retune import retune as retune
     from treadle.api.routes import RouteFormat as RouteFormat
     from treadle.api.routes import RoutesResult as RoutesResult
@@ -38,22 +48,23 @@ if TYPE_CHECKING:
     from treadle.api.run import has_process_per_rank as has_process_per_rank
     from treadle.api.run import is_reporter as is_reporter
     from treadle.api.run import parse_sizes as parse_sizes
-    from treadle.api.run import program_of as program_of
-    from treadle.api.run import programs_of as programs_of
     from treadle.api.run import run as run
+    from treadle.api.serve import serve as serve
+    from treadle.api.simulate import simulate as simulate
+    from treadle.api.solve import solve as solve
+    from treadle.api.solve_sizes import solve_sizes as solve_sizes
+    from treadle.api.train import train as train
+    from treadle.api.verify import verify as verify
     from treadle.context import TimeLimitError as TimeLimitError
-    from treadle.diagnosis.diagnose import diagnose as diagnose
     from treadle.diagnosis.diagnosed import Diagnosis as Diagnosis
     from treadle.drawing.comparison_picture import comparison_picture as comparison_picture
     from treadle.drawing.draw import check_picture_name as check_picture_name
-    from treadle.drawing.draw import draw as draw
     from treadle.drawing.front_picture import front_picture as front_picture
     from treadle.drawing.pages.design_page import design_page as design_page
     from treadle.drawing.pages.page_names import check_page_name as check_page_name
     from treadle.drawing.pages.parallel_plan_file import is_parallel_plan as is_parallel_plan
     from treadle.drawing.pages.parallel_plan_file import report_parallel_plan as report_parallel_plan
     from treadle.drawing.pages.plan_page import SHOWN_SIZE as SHOWN_SIZE
-    from treadle.drawing.pages.plan_page import report as report
     from treadle.finder.building.built_fabric import BuiltFabric as BuiltFabric
     from treadle.finder.building.built_fabric import cabling as cabling
     from treadle.finder.building.cabling_check import CablingReport as CablingReport
@@ -70,8 +81,6 @@ if TYPE_CHECKING:
     from treadle.finder.building.rewiring import reconfigure as reconfigure
     from treadle.finder.building.rivals import Rivalry as Rivalry
     from treadle.finder.building.rivals import rivals as rivals
-    from treadle.finder.designing.design import design as design
-    from treadle.finder.designing.design import design_plan as design_plan
     from treadle.finder.designing.design_result import DesignResult as DesignResult
     from treadle.finder.designing.design_result import DesignRow as DesignRow
     from treadle.finder.designing.fabric import describe_fabric as describe_fabric
@@ -97,17 +106,13 @@ if TYPE_CHECKING:
     from treadle.inputs.problem import pose as pose
     from treadle.inputs.verification import UnverifiedPlanError as UnverifiedPlanError
     from treadle.inputs.verification import VerifyResult as VerifyResult
-    from treadle.inputs.verification import verify as verify
     from treadle.lowering.lower import FriendlierTrees as FriendlierTrees
     from treadle.lowering.lower import Loading as Loading
     from treadle.lowering.lower import Lowered as Lowered
     from treadle.lowering.lower import LoweredGroup as LoweredGroup
     from treadle.lowering.lower import TargetFormat as TargetFormat
-    from treadle.lowering.lower import lower as lower
-    from treadle.lowering.lower import lower_groups as lower_groups
     from treadle.lowering.lower_set import LoweredRange as LoweredRange
     from treadle.lowering.lower_set import LoweredSet as LoweredSet
-    from treadle.lowering.lower_set import lower_set as lower_set
     from treadle.lowering.ranges import range_count as range_count
     from treadle.lowering.ranges import range_words as range_words
     from treadle.lowering.set_folder import SavedSet as SavedSet
@@ -132,30 +137,28 @@ if TYPE_CHECKING:
     from treadle.parallelism.searching.parallel_result import FabricSearch as FabricSearch
     from treadle.parallelism.searching.parallel_result import ParallelizeResult as ParallelizeResult
     from treadle.parallelism.searching.parallel_result import PricedPlan as PricedPlan
-    from treadle.parallelism.searching.parallelize import parallelize as parallelize
+    from treadle.program.plan_programs import program_of as program_of
+    from treadle.program.plan_programs import programs_of as programs_of
     from treadle.schedulers.alltoall import uniform_bandwidth as uniform_bandwidth
-    from treadle.schedulers.bounds import BoundResult as BoundResult
-    from treadle.schedulers.bounds import bound as bound
+    from treadle.schedulers.alone_rates import AloneRate as AloneRate
+    from treadle.schedulers.bound_results import BoundResult as BoundResult
+    from treadle.schedulers.bound_results import CutOffGroupError as CutOffGroupError
+    from treadle.schedulers.comparison import Comparison as Comparison
+    from treadle.schedulers.comparison import ComparisonRow as ComparisonRow
     from treadle.schedulers.exact_synthesis import DEFAULT_TIME_LIMIT_S as DEFAULT_TIME_LIMIT_S
     from treadle.schedulers.exact_synthesis import exact_front as exact_front
-    from treadle.schedulers.group_rates import AloneRate as AloneRate
-    from treadle.schedulers.group_rates import CutOffGroupError as CutOffGroupError
+    from treadle.schedulers.jobs.job_plans import JobsResult as JobsResult
     from treadle.schedulers.jobs.jobs_folder import StoredJobs as StoredJobs
     from treadle.schedulers.jobs.jobs_folder import load_jobs as load_jobs
     from treadle.schedulers.jobs.jobs_folder import save_jobs as save_jobs
-    from treadle.schedulers.jobs.solve_jobs import JobsResult as JobsResult
-    from treadle.schedulers.jobs.solve_jobs import bound_jobs as bound_jobs
-    from treadle.schedulers.jobs.solve_jobs import solve_jobs as solve_jobs
     from treadle.schedulers.schedulers import algorithm_names as algorithm_names
     from treadle.schedulers.schedulers import plug_in_faults as plug_in_faults
     from treadle.schedulers.schedulers import scheduler as scheduler
     from treadle.schedulers.schedulers import schedulers as schedulers
     from treadle.schedulers.sizes.size_sets import SizedChoice as SizedChoice
     from treadle.schedulers.sizes.size_sets import SizeSet as SizeSet
-    from treadle.schedulers.sizes.size_sets import solve_sizes as solve_sizes
-    from treadle.schedulers.solve import RejectedError as RejectedError
-    from treadle.schedulers.solve import SolveResult as SolveResult
-    from treadle.schedulers.solve import solve as solve
+    from treadle.schedulers.solving import RejectedError as RejectedError
+    from treadle.schedulers.solving import SolveResult as SolveResult
     from treadle.schedulers.third_party.placed_schedules import PlacedSchedule as PlacedSchedule
     from treadle.schedulers.third_party.placed_schedules import place_file as place_file
     from treadle.schedulers.third_party.placed_schedules import place_schedule as place_schedule
@@ -191,7 +194,6 @@ if TYPE_CHECKING:
     from treadle.simulation.simulated_plans import SimulationRun as SimulationRun
     from treadle.simulation.simulated_plans import SliceLimit as SliceLimit
     from treadle.simulation.simulated_plans import critical_path_lines as critical_path_lines
-    from treadle.simulation.simulated_plans import simulate as simulate
     from treadle.simulation.simulated_plans import simulation_trace as simulation_trace
     from treadle.simulation.simulated_plans import utilisation_picture as utilisation_picture
     from treadle.synthesis.alltoall.rate.certificate import RateResult as RateResult
@@ -208,17 +210,15 @@ if TYPE_CHECKING:
     from treadle.traces.trace_files import write_trace as write_trace
     from treadle.training.prices.fabric_costs import FabricCosts as FabricCosts
     from treadle.training.prices.fabric_costs import step_costs as step_costs
-    from treadle.training.serve import DEFAULT_BATCHES as DEFAULT_BATCHES
-    from treadle.training.serve import ServeResult as ServeResult
-    from treadle.training.serve import ServeRow as ServeRow
-    from treadle.training.serve import serve as serve
+    from treadle.training.serve_result import DEFAULT_BATCHES as DEFAULT_BATCHES
+    from treadle.training.serve_result import ServeResult as ServeResult
+    from treadle.training.serve_result import ServeRow as ServeRow
     from treadle.training.step_files import step_picture_of as step_picture_of
     from treadle.training.step_files import step_trace_of as step_trace_of
     from treadle.training.step_files import step_workload_of as step_workload_of
     from treadle.training.step_files import write_step_chakra as write_step_chakra
-    from treadle.training.train import TrainResult as TrainResult
-    from treadle.training.train import TrainRow as TrainRow
-    from treadle.training.train import train as train
+    from treadle.training.train_result import TrainResult as TrainResult
+    from treadle.training.train_result import TrainRow as TrainRow
     from treadle.viz.matplotlib_figures import check_figure_name as check_figure_name
 else:
     __all__, __getattr__, __dir__ = load_lazily(__name__, __file__)

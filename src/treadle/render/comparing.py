@@ -27,7 +27,7 @@ from treadle.simulation.size_bounds.problem_bounds import size_bound_values
 from treadle.units import format_size
 
 if TYPE_CHECKING:
-    from treadle.api.compare import Comparison, ComparisonRow, RowMeasures
+    from treadle.schedulers.comparison import Comparison, ComparisonRow, RowMeasures
     from treadle.schedulers.third_party.placed_schedules import PlacedSchedule
     from treadle.synthesis.result import Bound
 

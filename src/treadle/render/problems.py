@@ -31,7 +31,7 @@ from treadle.topologies import has_switches, has_uniform_links, is_regular
 from treadle.topologies.topology import Topology
 
 if TYPE_CHECKING:
-    from treadle.schedulers.group_rates import AloneRate
+    from treadle.schedulers.alone_rates import AloneRate
     from treadle.schedulers.shared_rates import SharedRates
     from treadle.schedulers.third_party.placed_schedules import PlacedSchedule
     from treadle.schedules.plan import Plan

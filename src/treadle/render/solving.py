@@ -41,12 +41,11 @@ if TYPE_CHECKING:
     from treadle.api.harden import HardenedRow
     from treadle.api.repair import RepairResult
     from treadle.api.routes import RoutesResult
-    from treadle.schedulers.bounds import BoundResult
-    from treadle.schedulers.group_rates import CutOffGroupError
-    from treadle.schedulers.jobs.solve_jobs import JobsResult
+    from treadle.schedulers.bound_results import BoundResult, CutOffGroupError
+    from treadle.schedulers.jobs.job_plans import JobsResult
     from treadle.schedulers.repairing.repair_candidates import Contest
     from treadle.schedulers.sizes.size_sets import SizedChoice, SizeSet
-    from treadle.schedulers.solve import SolveResult
+    from treadle.schedulers.solving import SolveResult
     from treadle.schedulers.tree_front import TreeFront
     from treadle.schedules.plan import Plan, PlanEntry
     from treadle.synthesis.steps.exact import ParetoFront
@@ -393,7 +392,7 @@ def jobs_rows(
     result: JobsResult, rates: Rates = AS_THEY_COME, *, folder: object = None, explain: bool = False
 ) -> Rows:
     """The rate of each job alone and concurrently, and what limits them."""
-    from treadle.schedulers.jobs.solve_jobs import MODEL
+    from treadle.schedulers.jobs.job_plans import MODEL
 
     fabric = result.topology
     yield row("topology", topology_text(fabric), key=True, topology=fabric.name)

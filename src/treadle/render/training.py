@@ -12,8 +12,8 @@ from treadle.training.forms.axes import AXIS_FORMS
 from treadle.units import format_seconds
 
 if TYPE_CHECKING:
-    from treadle.training.serve import ServeResult
-    from treadle.training.train import TrainResult, TrainRow
+    from treadle.training.serve_result import ServeResult
+    from treadle.training.train_result import TrainResult, TrainRow
 
 Rows = Iterator[Row | Table]
 _MFU = "model FLOPs (backward 2x forward, nothing recomputed) / (peak x ranks x step)"

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from treadle.synthesis.result import Bound
 from treadle.synthesis.scheduler_options import Form
 from treadle.synthesis.trees import DYADIC_LOSS, Packer, TreeBudget
-
-if TYPE_CHECKING:
-    pass
 
 
 def tree_budget(*, trees: int | None = None, max_trees: int | None = None, exact: bool = False) -> TreeBudget:

@@ -13,7 +13,7 @@ from typing import Any
 from treadle.errors import FormatError, TreadleError
 from treadle.input_files import open_input, parse_json
 from treadle.inputs.group_plans import plan_of_group
-from treadle.inputs.verification import verify
+from treadle.inputs.verification import check_plan
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.plan import Plan
 from treadle.schedules.plan_files.archive import load_plan
@@ -204,7 +204,7 @@ def _loaded(listing: PlanListing, topology: Topology, digest: str, problems: lis
         plan = load_plan(listing.path)
         if topology_hash(plan.topology) != digest:
             return None
-        reports = verify(plan, topology).reports
+        reports = check_plan(plan, topology).reports
     except TreadleError as error:
         problems.append(str(error))
         return None

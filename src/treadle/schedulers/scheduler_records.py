@@ -18,7 +18,7 @@ from treadle.synthesis.scheduler_options import ScheduleForm
 FORESTCOLL, PIPELINED, ROUTES = "forestcoll", "pipelined", "routes"
 """What `solve` uses where nothing is asked for."""
 
-_HERE = "treadle.planning.solving"
+_HERE = "treadle.schedulers"
 _TREES = ("trees", "max_trees", "exact", "packer", "form", "trim")
 _ALLTOALL = (CollectiveKind.ALLTOALL,)
 _TREE_BASELINES = "treadle.synthesis.trees.baselines"

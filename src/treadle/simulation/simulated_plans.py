@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 
 from treadle.brief import brief
-from treadle.checking import checked, left_alone
 from treadle.context import Context, Progress, iterate_under
 from treadle.errors import FormatError
-from treadle.inputs.fabrics_and_plans import FabricLike, PlanLike, SizesLike, as_fabric, as_plan, as_sizes
-from treadle.inputs.problem import Problem, resolve_topology
-from treadle.inputs.texts import told_name
+from treadle.inputs.problem import Problem
 from treadle.inputs.verification import require_verified
-from treadle.schedulers.third_party.placed_schedules import PlacedSchedule, place_file
 from treadle.schedules.collective import busbw_factor
-from treadle.schedules.plan import Plan
+from treadle.schedules.plan import Plan, serving
 from treadle.schedules.schedule import Schedule
 from treadle.schedules.witness import Witness
 from treadle.simulation.alpha_beta import alpha_beta_curve
-from treadle.simulation.cost_models import CostModelLike, cost_model_of
+from treadle.simulation.cost_models import cost_model_of
 from treadle.simulation.costs.cost_model import CostModel
 from treadle.simulation.costs.message_prices import protocol_options
 from treadle.simulation.costs.priced_fabric import priced_fabric
@@ -42,7 +37,7 @@ from treadle.simulation.simulation_options import (
 from treadle.simulation.size_bounds.problem_bounds import size_bounds
 from treadle.simulation.size_bounds.size_witness import SizeBound
 from treadle.simulation.slice_limits import SliceLimit
-from treadle.simulation.tasks import TaskGraph, task_graph
+from treadle.simulation.tasks import TaskGraph
 from treadle.simulation.trace import simulation_trace
 from treadle.tabular import Cell, Tabular, plain_row
 
@@ -57,7 +52,6 @@ __all__ = [
     "SimulationRun",
     "SliceLimit",
     "critical_path_lines",
-    "simulate",
     "simulated",
     "simulation_trace",
     "utilisation_picture",
@@ -163,123 +157,6 @@ class SimulationRun(Tabular):
         ]
 
 
-@checked(sizes=left_alone)
-def simulate(
-    plan: PlanLike | PlacedSchedule,
-    sizes: SizesLike = "1K..1G",
-    *,
-    topology: FabricLike | None = None,
-    options: SimulationOptions | None = None,
-    auto_slices: bool = True,
-    cost_model: CostModelLike | None = None,
-    on_row: Callable[[SimulatedRow], None] | None = None,
-    progress: Progress | None = None,
-) -> SimulationRun:
-    """Predict how long a plan takes on its fabric.
-
-    Parameters
-    ----------
-    plan : Plan, str, Path, result with a plan, or PlacedSchedule
-        Ours, or somebody's on a fabric, or the file of one with `topology`.
-    sizes : sequence of int or str
-        Bytes of the larger per-rank buffer, at least one.
-    topology : Topology, str, Path, networkx.Graph, plan or result, optional
-        The fabric of a schedule of others, whose file names none; a plan has its own.
-    options : SimulationOptions, optional
-        The model of the network, with one alpha for all messages unless a cost model is given too. Default:
-        as on the command line, with the fabric's `default_cost_model`.
-    auto_slices : bool
-        For each size the best of 1, 2, 4, ... slices; else the options' number.
-    cost_model : CostModel, str or Path, optional
-        What messages cost by class of link and protocol, in place of the options' alpha; of a str the name
-        of one that comes with Treadle (`cost_presets`), else a file.
-    on_row : callable, optional
-        Called with each row as soon as it is there.
-    progress : callable, optional
-
-    Raises
-    ------
-    UnverifiedPlanError
-        If the plan's schedules or claims are false.
-    ScheduleError
-        If no schedule of the plan serves a size.
-
-    Notes
-    -----
-    The simulation is of the modelled fabric: links, switches and host caps as the topology has them, and
-    in-network copies and sums where the plan relies on them.
-
-    Examples
-    --------
-    >>> import treadle
-    >>> plan = treadle.solve("ring(4, bandwidth='25GB/s')", "allgather").plan
-    >>> [row.size_bytes for row in treadle.simulate(plan, ["1K", "1M"]).rows]
-    [1024, 1048576]
-    """
-    plan = _subject_of(plan, topology, progress)
-    sizes = as_sizes(sizes, "simulate: sizes")
-    model = None if options and cost_model is None else cost_model_of(plan.topology, cost_model)
-    options = options or SimulationOptions()
-    if isinstance(plan, PlacedSchedule):
-        sized: dict[int, tuple[SimulatedRow, Simulation]] = {}
-        for part, places in plan.by_size(sizes):
-            subject = SimulatedSubject(
-                part.problem, task_graph(part.topology, part.program), part.schedule, part.witness
-            )
-            own = [sizes[place] for place in places]
-            runs = simulated(
-                subject, own, options, auto_slices=auto_slices, cost_model=model, progress=progress
-            )
-            sized.update(zip(places, runs, strict=True))
-        return SimulationRun(tuple(sized[place][0] for place in range(len(sizes))), sized[len(sizes) - 1][1])
-    require_verified(plan)
-    rows: dict[int, SimulatedRow] = {}
-    last: Simulation | None = None
-    for entry in plan.entries:
-        served = [place for place, size in enumerate(sizes) if plan.schedule_for(size) is entry.schedule]
-        if not served:
-            continue
-        subject = SimulatedSubject(
-            Problem(plan.topology, plan.collective),
-            schedule_graph(plan.topology, plan.collective, entry.schedule),
-            entry.schedule,
-            plan.witness,
-        )
-        found = simulated(
-            subject,
-            [sizes[place] for place in served],
-            options,
-            auto_slices=auto_slices,
-            cost_model=model,
-            progress=progress,
-        )
-        for place, (row, simulation) in zip(served, found, strict=True):
-            rows[place] = row
-            last = simulation if place == len(sizes) - 1 else last
-            if on_row is not None:
-                on_row(row)
-    if last is None:
-        raise FormatError("simulate: sizes: expected at least one, found none")
-    return SimulationRun(tuple(rows[place] for place in sorted(rows)), last)
-
-
-def _subject_of(
-    plan: PlanLike | PlacedSchedule, topology: FabricLike | None, progress: Progress | None
-) -> Plan | PlacedSchedule:
-    """A plan, or a schedule of others on its fabric; TreadleError for what is neither."""
-    fabric = None if topology is None else as_fabric(topology, "simulate: topology")
-    is_text = isinstance(plan, str | Path) and told_name(Path(plan)) != ""
-    if not is_text and fabric is not None:
-        raise FormatError("simulate: topology: names the fabric of a schedule of others; a plan has its own")
-    if isinstance(plan, PlacedSchedule):
-        return plan
-    if not (is_text and isinstance(plan, str | Path)):
-        return as_plan(plan, "simulate: plan")
-    if fabric is None:
-        raise FormatError("a schedule of others names no fabric; expected topology=", source=str(plan))
-    return place_file(Path(plan), resolve_topology(fabric), progress=progress)
-
-
 @dataclass(frozen=True, eq=False)
 class SimulatedSubject:
     """What is simulated, of a plan or of nobody's.
@@ -299,6 +176,56 @@ class SimulatedSubject:
     graph: TaskGraph
     schedule: Schedule | None = None
     witness: Witness | None = None
+
+
+SizedParts = Iterable[tuple[SimulatedSubject, list[int]]]
+"""What serves which sizes, by their places in a list."""
+
+
+def plan_parts(plan: Plan, sizes: Sequence[int]) -> SizedParts:
+    """Yield the schedules of a plan that serve some sizes."""
+    problem = Problem(plan.topology, plan.collective)
+    for entry, places in serving(plan.entries, sizes):
+        graph = schedule_graph(plan.topology, plan.collective, entry.schedule)
+        yield SimulatedSubject(problem, graph, entry.schedule, plan.witness), places
+
+
+def simulate_parts(
+    parts: SizedParts,
+    sizes: Sequence[int],
+    options: SimulationOptions,
+    *,
+    auto_slices: bool = True,
+    cost_model: CostModel | None = None,
+    on_row: Callable[[SimulatedRow], None] | None = None,
+    progress: Progress | None = None,
+) -> SimulationRun:
+    """Simulate what serves each size; see `treadle.simulate`."""
+    found: dict[int, tuple[SimulatedRow, Simulation]] = {}
+    for subject, places in parts:
+        runs = simulated(
+            subject,
+            [sizes[place] for place in places],
+            options,
+            auto_slices=auto_slices,
+            cost_model=cost_model,
+            progress=progress,
+        )
+        for place, run in zip(places, runs, strict=True):
+            found[place] = run
+            if on_row is not None:
+                on_row(run[0])
+    if not found:
+        raise FormatError("simulate: sizes: expected at least one, found none")
+    return SimulationRun(tuple(found[place][0] for place in sorted(found)), found[len(sizes) - 1][1])
+
+
+def simulate_plan(plan: Plan, sizes: Sequence[int], *, progress: Progress | None = None) -> SimulationRun:
+    """Verify a plan and simulate it under the default cost model of its fabric."""
+    require_verified(plan)
+    model = cost_model_of(plan.topology, None)
+    parts = plan_parts(plan, sizes)
+    return simulate_parts(parts, sizes, SimulationOptions(), cost_model=model, progress=progress)
 
 
 def simulated(

@@ -253,7 +253,7 @@ class SchedulerTable:
 
 
 TABLE = SchedulerTable()
-"""All schedulers whose modules are loaded; `planning.solving.schedulers` loads them."""
+"""All schedulers whose modules are loaded; `treadle.schedulers.schedulers` loads them."""
 
 
 def scheduler(

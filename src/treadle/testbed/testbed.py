@@ -9,13 +9,15 @@ from statistics import median
 
 import numpy as np
 
+from treadle.context import start
 from treadle.errors import ScheduleError, TreadleError
+from treadle.inputs.problem import pose
 from treadle.inputs.verification import require_verified
 from treadle.program.any_schedule import lower
 from treadle.program.program import OperationKind, Program
 from treadle.runtime.mpi_build import build_interpreter, find_mpi
 from treadle.runtime.mpi_c import InterpreterTimes
-from treadle.schedulers.solve import solve
+from treadle.schedulers.solving import solve_problem
 from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.alltoall.timed_routes import TimedRoutes
 from treadle.schedules.collective import CollectiveKind
@@ -351,7 +353,8 @@ def _cases(
     for kind in () if plans else collectives:
         for algorithm in algorithms:
             try:
-                plan = solve(topology, kind, algorithm=algorithm).plan
+                with start():
+                    plan = solve_problem(pose(topology, kind), algorithm).plan
                 cases.append(_case(plan, layout, size, rate_bytes_per_s))
             except TreadleError as error:
                 skipped.append(Skipped(kind, algorithm, str(error)))

@@ -15,7 +15,7 @@ from treadle.training.step_picture import step_picture
 from treadle.training.step_trace import step_trace
 from treadle.training.step_workload import step_workload
 from treadle.training.timeline.timeline import Timeline
-from treadle.training.train import TrainResult, TrainRow
+from treadle.training.train_result import TrainResult, TrainRow
 
 MOST_TRACED_RANKS = 4096
 """Files of a folder of Chakra traces."""

@@ -18,7 +18,7 @@ from treadle.render.problems import alone_text, group_rows
 from treadle.render.quantities import Rates
 from treadle.render.rows import lines
 from treadle.schedulers import bounds
-from treadle.schedulers.group_rates import AloneRate
+from treadle.schedulers.alone_rates import AloneRate
 from treadle.schedulers.shared_rates import SharedRates
 from treadle.synthesis.trees.groups.group_optimum import GroupOptimum
 

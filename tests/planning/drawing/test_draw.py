@@ -12,7 +12,8 @@ import pytest
 from lxml import etree
 
 from treadle import planning
-from treadle.drawing.draw import draw, painting_of
+from treadle.api.draw import draw
+from treadle.drawing.draw import painting_of
 from treadle.drawing.plan_loads import busy_links
 from treadle.drawing.tree_hops import hops_of
 from treadle.errors import FormatError, ScheduleError

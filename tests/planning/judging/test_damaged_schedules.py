@@ -12,9 +12,9 @@ import pytest
 
 from samples.foreign import foreign_files
 from treadle import planning
+from treadle.api.simulate import simulate
 from treadle.errors import TreadleError
 from treadle.schedulers.third_party.placed_schedules import place_file
-from treadle.simulation.simulated_plans import simulate
 from treadle.topologies import parse
 
 NUMBERS = (b"0", b"-1", b"3", b"7", b"64", b"4096", b"1000000", b"99999999999", b"0.5")

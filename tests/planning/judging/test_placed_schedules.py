@@ -14,6 +14,7 @@ import pytest
 import places
 from samples.foreign import foreign_files
 from treadle import planning
+from treadle.api.simulate import simulate
 from treadle.errors import FormatError, ScheduleError, TreadleError
 from treadle.formats.schedule_source import schedule_sources
 from treadle.inputs.problem import pose
@@ -26,7 +27,6 @@ from treadle.schedulers.third_party.placed_schedules import (
 )
 from treadle.schedules.plan_files.archive import save_plan
 from treadle.simulation.congestion import congestion, link_loads
-from treadle.simulation.simulated_plans import simulate
 from treadle.topologies import TopologyBuilder
 from treadle.topologies.topology import Topology
 

@@ -10,8 +10,8 @@ import pytest
 from places import ROOT
 from samples.logs.gpu_boxes import GB, lone_gpus, nvswitch_boxes, v100_boxes
 from samples.logs.nccl_logs import curve, info, ranks, rows, system_tree, table
+from treadle.api.diagnose import diagnose
 from treadle.context import TimeLimitError
-from treadle.diagnosis.diagnose import diagnose
 from treadle.diagnosis.diagnosed import Diagnosis
 from treadle.diagnosis.yardstick_words import BindingPlace
 from treadle.schedules.collective import CollectiveKind
@@ -419,11 +419,11 @@ def test_what_takes_too_long_is_left_out(tmp_path: Path, monkeypatch: pytest.Mon
         raise TimeLimitError
 
     log = [*ranks(2, 8), *direct(4), *table(ALLREDUCE, 16, curve(50))]
-    monkeypatch.setattr("treadle.diagnosis.diagnose.optimum", late)
+    monkeypatch.setattr("treadle.api.diagnose.optimum", late)
     found = examined(tmp_path, log, nvswitch_boxes(2))
     assert shares(found) == {"ring": (100, 50)}
     assert found.late == ("optimum",)
-    monkeypatch.setattr("treadle.diagnosis.diagnose.ring_limit", late)
+    monkeypatch.setattr("treadle.api.diagnose.ring_limit", late)
     found = examined(tmp_path, log, nvswitch_boxes(2))
     assert "--time-limit" in found.unjudged[0][1]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from samples.logs.nccl_logs import curve, info, ranks, system_tree, table
-from treadle.diagnosis.diagnose import diagnose
+from treadle.api.diagnose import diagnose
 from treadle.diagnosis.diagnosed import Diagnosis
 from treadle.diagnosis.yardstick_words import BindingPlace
 from treadle.schedules.collective import CollectiveKind

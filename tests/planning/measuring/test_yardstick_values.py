@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from treadle.diagnosis.diagnose import _above, _is_low
+from treadle.api.diagnose import _above, _is_low
 from treadle.diagnosis.diagnosed import Yardstick
 from treadle.diagnosis.yardstick_words import BindingPlace, pcie_limit, place_of
 from treadle.diagnosis.yardsticks import (

@@ -14,6 +14,7 @@ from tests.parallelism.plan.small_models import small_model
 
 from treadle import parallelize
 from treadle.api import execute_plan as executing
+from treadle.api.parallelize import _micro_batches
 from treadle.errors import FormatError, MemoryLimitError
 from treadle.parallelism.graph.graph_argument import as_model_graph
 from treadle.parallelism.graph.model_graph import model_to_json
@@ -24,7 +25,6 @@ from treadle.parallelism.searching.parallel_options import (
     parallel_request,
     read_pins,
 )
-from treadle.parallelism.searching.parallelize import _micro_batches
 from treadle.parallelism.searching.pipeline_run import STAGES
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.mesh import Mesh

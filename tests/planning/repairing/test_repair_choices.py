@@ -14,10 +14,10 @@ from harness.summaries import repair_summary
 from treadle.api import repair as repair_module
 from treadle.api.harden import Failure, HardenedRow
 from treadle.api.repair import RepairResult, forwarding, repair
+from treadle.api.solve import solve
 from treadle.errors import ScheduleError, TopologyError
 from treadle.schedulers.repairing import repair_candidates
 from treadle.schedulers.repairing.repair_candidates import JUDGED_AT, Contender, best_for
-from treadle.schedulers.solve import solve
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.witness import CutWitness
 from treadle.synthesis.scheduler_options import Form

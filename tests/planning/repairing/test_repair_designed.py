@@ -14,7 +14,7 @@ from treadle.errors import ScheduleError
 from treadle.inputs.problem import Problem
 from treadle.planning import repair, simulate, solve, verify
 from treadle.schedulers.repairing import repair_candidates
-from treadle.schedulers.solve import SolveResult
+from treadle.schedulers.solving import SolveResult
 from treadle.schedulers.step_candidates import volume_bound
 from treadle.schedules.plan import Plan
 from treadle.schedules.plan_files.archive import load_plan

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from treadle import planning
+from treadle.api.report import report
 from treadle.cli.main import main
 from treadle.drawing.pages.design_page import design_page
-from treadle.drawing.pages.plan_page import report
 from treadle.finder.designing.design_flow import AlltoallFigures
 from treadle.finder.designing.known_fabrics import is_beaten, known_fabrics
 from treadle.finder.workload import Network, allreduce_of

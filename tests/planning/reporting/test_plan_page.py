@@ -12,15 +12,15 @@ import numpy as np
 import pytest
 
 from treadle import planning
+from treadle.api.report import report
+from treadle.api.simulate import simulate
 from treadle.drawing.pages.arrivals import arrivals
 from treadle.drawing.pages.drawn_fabric import DrawnFabric
-from treadle.drawing.pages.plan_page import report
 from treadle.drawing.plan_loads import busy_links
 from treadle.errors import FormatError
 from treadle.program.operation_lists import OperationKind
 from treadle.program.program import Program
 from treadle.schedules.plan import Plan
-from treadle.simulation.simulated_plans import simulate
 from treadle.topologies.topology import TopologyBuilder
 
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from treadle import planning
+from treadle.api.report import report
 from treadle.drawing.pages import task_lanes as lanes_module
 from treadle.drawing.pages.parallel_plan_file import is_parallel_plan, report_parallel_plan
-from treadle.drawing.pages.plan_page import report
 from treadle.drawing.pages.task_lanes import task_lanes
 from treadle.errors import FormatError
 from treadle.training.timeline.task import COMPUTE_STREAM, Category, Task

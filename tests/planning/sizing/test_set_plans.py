@@ -29,7 +29,7 @@ from treadle.schedulers.sizes.size_sets import (
     size_set,
     verified_racers,
 )
-from treadle.schedulers.solve import RejectedError, SolveResult
+from treadle.schedulers.solving import RejectedError, SolveResult
 from treadle.schedules.plan import Pipelining
 from treadle.simulation.costs.cost_model import ClassCost, CostModel, Protocol
 from treadle.synthesis.scheduler_options import OPTIONS_OF

@@ -15,11 +15,10 @@ from treadle.errors import InfeasibleError
 from treadle.inputs.problem import Problem
 from treadle.planning import CutOffGroupError, pose
 from treadle.schedulers import group_rates
+from treadle.schedulers.alone_rates import AloneRate, alone_rates
+from treadle.schedulers.bound_results import _words
 from treadle.schedulers.group_rates import (
-    AloneRate,
-    _words,
     algbw_of_phases,
-    alone_rates,
     as_no_group,
     bracket_note,
     exact_algbw_of_phases,

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 from samples import greedy_steps as samples
+from treadle.api.lower import lower
 from treadle.cli.main import main
 from treadle.context import Context, TimeLimitError, under
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.inputs.verification import UnverifiedPlanError
-from treadle.lowering.lower import lower
 from treadle.planning import SizeRequest, pose, run, solve, verify
 from treadle.schedulers import exact_synthesis, step_candidates
 from treadle.schedulers.asked_options import asked_options

@@ -17,8 +17,9 @@ from treadle.api import group_costs as group_module
 from treadle.api.group_costs import CURVE_BYTES, GroupCosts, group_costs
 from treadle.errors import FormatError, InfeasibleError, ScheduleError
 from treadle.schedulers import shared_rates
-from treadle.schedulers.jobs.solve_jobs import JobsResult, posed_alone, read_jobs
-from treadle.schedulers.shared_rates import SharedRates, alike_groups, bottleneck
+from treadle.schedulers.alone_rates import alike_groups
+from treadle.schedulers.jobs.job_plans import JobsResult, posed_alone, read_jobs
+from treadle.schedulers.shared_rates import SharedRates, bottleneck
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.jobs import Job
 from treadle.topologies import parse

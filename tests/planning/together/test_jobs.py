@@ -14,7 +14,7 @@ from reference.groups.jobs_lp import max_min
 from treadle import planning
 from treadle.errors import FormatError, InfeasibleError, ScheduleError, TopologyError
 from treadle.schedulers.jobs import jobs_folder
-from treadle.schedulers.jobs.solve_jobs import read_jobs
+from treadle.schedulers.jobs.job_plans import read_jobs
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.jobs import Job, JobLevel, proved_rates
 from treadle.synthesis.jobs import job_schedules

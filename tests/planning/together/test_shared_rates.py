@@ -13,7 +13,8 @@ from treadle.context import TimeLimitError
 from treadle.inputs.problem import Problem
 from treadle.planning import bound, pose, solve
 from treadle.schedulers import bounds, group_rates
-from treadle.schedulers.shared_rates import alike_groups, alone_in_plan, shared_rates
+from treadle.schedulers.alone_rates import alike_groups, alone_in_plan
+from treadle.schedulers.shared_rates import shared_rates
 from treadle.schedules.alltoall.demands import Demands, block_demands
 from treadle.schedules.collective import CollectiveKind
 from treadle.synthesis.trees.groups.group_optimum import GroupOptimum

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from samples.training.small_steps import mesh_of
+from treadle.api.serve import _replicas
 from treadle.errors import FormatError, ScheduleError, TreadleError
 from treadle.inputs.problem import Problem
 from treadle.options.keywords import TrainKeywords
@@ -32,7 +33,6 @@ from treadle.training.prices.collective_prices import CollectivePrice, QuickestP
 from treadle.training.prices.contention_presets import PRESETS, contention_of
 from treadle.training.prices.measured_network import NetworkEfficiency, as_network_efficiency
 from treadle.training.prices.message_costs import message_costs
-from treadle.training.serve import _replicas
 from treadle.training.step_inputs import costs_of_rows, slow_links
 from treadle.training.train_options import as_accelerator, asked_step
 from treadle.training.training_options import CommunicationStreams, ContextExchange, Recompute

@@ -8,14 +8,15 @@ from typing import Any, cast
 import pytest
 
 from samples.training.small_steps import mesh_of
+from treadle.api.serve import serve
 from treadle.errors import FormatError
 from treadle.training import serve as serve_module
 from treadle.training import train as train_module
 from treadle.training.prices.collective_prices import MEANING, TimeModel
-from treadle.training.serve import ServeResult, ServeRow, serve
+from treadle.training.serve_result import ServeResult, ServeRow
 from treadle.training.serving import ServingPhase
 from treadle.training.timeline.task import Category
-from treadle.training.train import TrainResult, TrainRow
+from treadle.training.train_result import TrainResult, TrainRow
 from treadle.training.training_options import CommunicationStreams
 
 

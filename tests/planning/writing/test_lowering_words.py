@@ -12,11 +12,12 @@ import pytest
 
 from samples.plan_sets import plan_set, with_protocols
 from treadle import planning
+from treadle.api.lower import _group_numbers
 from treadle.errors import InfeasibleError, ScheduleError, TreadleError
 from treadle.formats.selection.served import Selector, TextFacts
 from treadle.lowering import friendlier
 from treadle.lowering.friendlier import FEW, MOST_TREES, friendlier_trees
-from treadle.lowering.lower import _check_root, _group_numbers, _lowered_group, _profile
+from treadle.lowering.lower import _check_root, _lowered_group, _profile
 from treadle.lowering.lowered import FriendlierTrees, LoweredGroup
 from treadle.planning import find_format, lower, lower_groups, lower_set, pose, solve
 from treadle.schedules.collective import CollectiveKind

@@ -10,9 +10,9 @@ from typing import Any, cast
 import pytest
 
 from samples.plan_sets import plan_set
+from treadle.api.lower import _word
 from treadle.errors import ScheduleError
 from treadle.formats.text_options import PROTOCOLS, TextOptions
-from treadle.lowering.lower_set import _word
 from treadle.lowering.lowered import Lowered
 from treadle.lowering.ranges import (
     TextRange,

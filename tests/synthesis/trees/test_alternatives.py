@@ -11,7 +11,7 @@ import pytest
 
 from treadle.planning import solve
 from treadle.refusal import Refusal
-from treadle.schedulers.solve import SolveResult
+from treadle.schedulers.solving import SolveResult
 from treadle.synthesis.trees.allreduce import bound
 from treadle.synthesis.trees.packers import packers
 from treadle.synthesis.trees.packers.packed import Packer

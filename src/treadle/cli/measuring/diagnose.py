@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from treadle.api.diagnose import diagnose
 from treadle.cli.fabric_arguments import import_keywords, left_of, read_fabric, tell_warnings
 from treadle.cli.output import Output, ProgressLine, late
 from treadle.cli.status import USAGE, fail
-from treadle.diagnosis.diagnose import diagnose
 from treadle.errors import FormatError
 from treadle.options.measuring import Diagnose
 from treadle.options.rows import keywords

@@ -14,7 +14,8 @@ from treadle.context import Context, under
 from treadle.errors import FormatError
 from treadle.options.rows import keywords, refuse
 from treadle.options.shared import Groups, ReadOrSolved, Seed
-from treadle.schedulers.shared_rates import SharedRates, alone_in_plan, plan_rates, shared_rates
+from treadle.schedulers.alone_rates import alone_in_plan
+from treadle.schedulers.shared_rates import SharedRates, plan_rates, shared_rates
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.plan import Plan
 from treadle.topologies.topology import Topology

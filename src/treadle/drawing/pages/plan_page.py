@@ -4,33 +4,24 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from treadle.checking import checked, left_alone
-from treadle.context import Context, Progress, context, under
 from treadle.drawing.draw import CutWords, cut_words
-from treadle.drawing.page import page
 from treadle.drawing.pages.arrivals import WORDS, arrivals
 from treadle.drawing.pages.drawn_fabric import DrawnFabric
 from treadle.drawing.pages.link_kinds import link_kinds
 from treadle.drawing.pages.link_times import timeline
-from treadle.drawing.pages.scenes import scenes
-from treadle.drawing.pages.size_curves import shown_sizes, size_curves
 from treadle.drawing.plan_loads import busy_links
 from treadle.drawing.tree_hops import tree_depths
 from treadle.errors import FormatError, ScheduleError
-from treadle.inputs.fabrics_and_plans import PlanLike, as_plan, as_sizes
-from treadle.inputs.verification import require_verified
 from treadle.program.program import Program
 from treadle.schedules.factored import FactoredSchedule
 from treadle.schedules.plan import Plan
 from treadle.schedules.trees.forest import ForestSchedule
 from treadle.schedules.trees.group_schedule import GroupSchedule
-from treadle.simulation.simulated_plans import SimulationRun, simulate
-from treadle.tabular import Tabular
+from treadle.simulation.simulated_plans import SimulationRun
 from treadle.units import format_bandwidth, format_share, format_size
 from treadle.viz.fabric_layout import MOST_COLLAPSED
 
@@ -38,75 +29,11 @@ SHOWN_SIZE = "64M"
 """Of which the page shows the course in time."""
 
 
-@checked(plan=left_alone)
-def report(
-    plan: PlanLike | Tabular,
-    others: Sequence[PlanLike] = (),
-    *,
-    size: int | str = SHOWN_SIZE,
-    progress: Progress | None = None,
-) -> str:
-    """A page about a plan: one file of HTML that loads nothing, the same for the same plan.
-
-    Parameters
-    ----------
-    plan : Plan, result with a plan, or path
-        Verified first. Of `train`, `parallelize` and `design` the result.
-    others : sequence of plans, results with a plan, or paths
-        Whose times by size stand beside: of the same collective and number of ranks, on any fabric.
-    size : int or str
-        Bytes of the larger per-rank buffer, of the pictures over time.
-    progress : callable, optional
-
-    Raises
-    ------
-    UnverifiedPlanError
-        If a plan's schedules or claims are false.
-    FormatError
-        If another plan is of another collective.
-    ScheduleError
-        If no schedule of a plan serves a size.
-
-    Examples
-    --------
-    >>> import treadle
-    >>> treadle.report(treadle.solve("ring:4", "allgather"))[:15]
-    '<!doctype html>'
-    """
-    if not isinstance(plan, Plan | Path | str) and (made := _page_of_result(plan)):
-        if others:
-            raise FormatError("report: others stand beside plans of collectives only")
-        return made
-    own = as_plan(plan, "report: plan")
-    beside = [as_plan(other, "report: others") for other in others]
-    (shown,) = as_sizes([size], "report: size")
-    for other in beside:
-        _check_alike(own, other)
-    with under(Context(progress)):
-        context().announce("verifying")
-        for one in (own, *beside):
-            require_verified(one)
-        fabric = DrawnFabric(own.topology)
-        values = _static_values(own, fabric)
-        if own.collective.n_ranks <= MOST_COLLAPSED:
-            values["scenes"] = scenes(own, fabric)
-            context().announce("simulating")
-            sizes = shown_sizes(own)
-            run = simulate(own, [*sizes, shown], progress=progress)  # the last is that of the course in time
-            values |= _course(own, fabric, shown, run)
-            values["curves"] = size_curves(sizes, run, beside, _names(own, beside), progress=progress)
-        elif beside:
-            raise FormatError(
-                f"report: plans of more than {MOST_COLLAPSED} ranks are not simulated beside others"
-            )
-        return page(values)
-
-
-def _page_of_result(result: object) -> str:
+def page_of_result(result: object) -> str:
     """Of steps and of plans that shard models; "" for what has a plan of a collective."""
     from treadle.finder.designing.design_result import DesignResult
     from treadle.parallelism.searching.parallel_result import ParallelizeResult
-    from treadle.training.train import TrainResult
+    from treadle.training.train_result import TrainResult
 
     if isinstance(result, TrainResult):
         from treadle.drawing.pages.step_page import step_page
@@ -123,7 +50,8 @@ def _page_of_result(result: object) -> str:
     return ""
 
 
-def _check_alike(own: Plan, other: Plan) -> None:
+def check_alike(own: Plan, other: Plan) -> None:
+    """Refuse to put plans of different problems on one page."""
     for what, one, found in (
         ("collective", own.collective.kind.value, other.collective.kind.value),
         ("ranks", own.collective.n_ranks, other.collective.n_ranks),
@@ -132,7 +60,7 @@ def _check_alike(own: Plan, other: Plan) -> None:
             raise FormatError(f"report: another plan has {what} {found}, expected {one} as the first")
 
 
-def _names(own: Plan, others: Sequence[Plan]) -> list[str]:
+def shown_names(own: Plan, others: Sequence[Plan]) -> list[str]:
     """Algorithms, with the fabric where that differs, told apart."""
     names: list[str] = []
     for plan in (own, *others):
@@ -144,7 +72,7 @@ def _names(own: Plan, others: Sequence[Plan]) -> list[str]:
     return names
 
 
-def _static_values(plan: Plan, fabric: DrawnFabric) -> dict[str, object]:
+def static_values(plan: Plan, fabric: DrawnFabric) -> dict[str, object]:
     """All that needs no simulation."""
     try:
         busy, full = busy_links(plan)
@@ -246,7 +174,7 @@ def _first_root(schedule: ForestSchedule | FactoredSchedule) -> int:
     return int(np.flatnonzero(schedule.root_multiplicity)[0])
 
 
-def _course(plan: Plan, fabric: DrawnFabric, size: int, run: SimulationRun) -> dict[str, object]:
+def course_values(plan: Plan, fabric: DrawnFabric, size: int, run: SimulationRun) -> dict[str, object]:
     """What happens when, at one size."""
     values: dict[str, object] = {
         "size": format_size(size),

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from treadle.context import Progress
 from treadle.schedules.plan import Plan
 from treadle.simulation.cost_models import default_cost_model
-from treadle.simulation.simulated_plans import SimulatedRow, SimulationRun, simulate
+from treadle.simulation.simulated_plans import SimulatedRow, SimulationRun, simulate_plan
 
 SIZES = tuple(2**power for power in range(10, 31, 2))
 """1 KiB to 1 GiB."""
@@ -44,7 +44,7 @@ def size_curves(
     costs = f"alpha {first.alpha_ns / 1000:g} us a message"
     if first.costs is not None:
         costs = f"costs {default_cost_model(own.last.graph.topology).name}"
-    series = [rows, *(simulate(plan, sizes, progress=progress).rows for plan in others)]
+    series = [rows, *(simulate_plan(plan, sizes, progress=progress).rows for plan in others)]
     return {
         "sizes": list(sizes),
         "series": [

@@ -10,7 +10,7 @@ from treadle.training.device_memory import MemoryParts, shortfall
 from treadle.training.forms.axes import AXIS_FORMS
 from treadle.training.step import StepOutcome
 from treadle.training.timeline.task import Category
-from treadle.training.train import TrainResult, TrainRow
+from treadle.training.train_result import TrainResult, TrainRow
 from treadle.units import format_seconds
 
 _PARTS = [

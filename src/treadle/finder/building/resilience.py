@@ -17,11 +17,11 @@ import numpy as np
 
 from treadle.brief import brief
 from treadle.checking import checked, unexpected
-from treadle.context import Progress, TimeLimitError, context, in_context
+from treadle.context import Progress, TimeLimitError, context, in_context, start
 from treadle.errors import FormatError, TopologyError
 from treadle.inputs.fabrics_and_plans import FabricLike
-from treadle.inputs.problem import resolve_kind, resolve_topology
-from treadle.schedulers.bounds import bound
+from treadle.inputs.problem import pose, resolve_kind, resolve_topology
+from treadle.schedulers.bound_results import bound_problem
 from treadle.schedules.collective import CollectiveKind, busbw_factor
 from treadle.tabular import Cell, Tabular, plain_row
 from treadle.told_by import told_by
@@ -314,7 +314,8 @@ class _Optima:
                 raise TimeLimitError(
                     "resilience: time ran out; take fewer --samples or a longer --time-limit"
                 )
-            result = bound(fabric, kind, time_limit_s=seconds)
+            with start(time_limit_s=seconds):
+                result = bound_problem(pose(fabric, kind))
             factor = busbw_factor(result.collective.kind, result.collective.group_size)
             self._known[key] = result.algbw * factor
         return self._known[key]

@@ -11,7 +11,8 @@ from pathlib import Path
 from treadle._version import __version__
 from treadle.atomic import write_bytes
 from treadle.errors import TreadleError
-from treadle.inputs.verification import verify
+from treadle.inputs.problem import resolve_topology
+from treadle.inputs.verification import check_plan
 from treadle.schedules.plan import Plan
 from treadle.schedules.plan_files.archive import load_plan, save_plan
 
@@ -84,7 +85,7 @@ def _trusted(path: Path, question: Mapping[str, str]) -> Plan | None:
         about = (plan.topology.name, plan.collective.kind.value)
         if (
             about == (question.get("topology"), question.get("collective"))
-            and verify(plan, question["topology"]).is_ok
+            and check_plan(plan, resolve_topology(question["topology"])).is_ok
         ):
             os.utime(path)
             return plan

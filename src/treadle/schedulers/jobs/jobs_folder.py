@@ -14,7 +14,7 @@ from treadle.atomic import new_folder, write_bytes
 from treadle.brief import brief
 from treadle.errors import FormatError
 from treadle.input_files import parse_json, read_input_text
-from treadle.schedulers.jobs.solve_jobs import JobsResult
+from treadle.schedulers.jobs.job_plans import JobsResult
 from treadle.schedules.collective import Collective
 from treadle.schedules.group_witness import GroupLengthWitness
 from treadle.schedules.jobs import Job, JobLevel

@@ -6,14 +6,14 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from time import monotonic
 
-from treadle.context import Progress
+from treadle.context import Progress, start
 from treadle.errors import ScheduleError, TreadleError
 from treadle.inputs.problem import Problem
 from treadle.options.keywords import OptionKeywords
-from treadle.schedulers.solve import SolveResult, judged, solve
+from treadle.schedulers.solving import SolveResult, judged, solve_problem
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.plan import Plan
-from treadle.simulation.simulated_plans import simulate
+from treadle.simulation.simulated_plans import simulate_plan
 from treadle.synthesis.result import Result
 from treadle.topologies.topology import Topology
 
@@ -75,7 +75,7 @@ class Contest:
 
 def simulated_s(plan: Plan, size_bytes: int) -> float:
     """Seconds at a size by the simulator's defaults, in as many slices as are best."""
-    [row] = simulate(plan, [size_bytes]).rows
+    [row] = simulate_plan(plan, [size_bytes]).rows
     return float(row.time)
 
 
@@ -120,9 +120,8 @@ def best_for(
         limit = _EXACT_TIME_LIMIT_S if name == EXACT else _TIME_LIMIT_S
         limit = limit if until is None else min(limit, max(0.0, until - monotonic()))
         try:
-            found = solve(
-                fabric, collective, algorithm=name, time_limit_s=limit, progress=progress, **options
-            )
+            with start(progress, limit):
+                found = solve_problem(Problem(fabric, collective), name, keywords=options)
             if found.plan.algorithm != name or found.is_late:
                 raise ScheduleError(f"not ready within {limit:.0f} s")
             seconds = simulated_s(found.plan, size_bytes)

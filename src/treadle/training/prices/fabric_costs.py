@@ -17,7 +17,7 @@ from treadle.errors import InfeasibleError, ScheduleError
 from treadle.inputs.fabrics_and_plans import FabricLike
 from treadle.inputs.meshes import as_mesh
 from treadle.inputs.problem import Problem, pose, resolve_topology
-from treadle.schedulers.group_rates import CutOffGroupError
+from treadle.schedulers.bound_results import CutOffGroupError
 from treadle.schedules.alltoall.demands import Demands
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.mesh import Mesh

@@ -13,7 +13,7 @@ from heapq import heappop, heappush
 
 import numpy as np
 
-from treadle.context import context
+from treadle.context import context, start
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.inputs.problem import Problem
 from treadle.program.any_schedule import lower_groups
@@ -21,7 +21,7 @@ from treadle.schedulers.alltoall import alltoall_rate
 from treadle.schedulers.bounds import find_bound
 from treadle.schedulers.group_rates import find_cut_off, own_fabric
 from treadle.schedulers.schedulers import find_scheduler
-from treadle.schedulers.solve import solve
+from treadle.schedulers.solving import solve_problem
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.schedule import Schedule
 from treadle.simulation.alpha_beta import alpha_beta_time
@@ -60,7 +60,8 @@ def planned_price(problem: Problem, messages: MessageCosts, *, simulates: bool) 
         return exchange_price(problem, messages)
     if problem.collective.n_ranks > MOST_PLANNED:
         return optimal_price(problem, messages, TimeModel.FARTHEST_RANK)
-    found = solve(problem.topology, problem.collective, progress=context().progress).plan
+    with start(context().progress):
+        found = solve_problem(problem).plan
     return _of_schedule(problem, found.entries[-1].schedule, found.algbw, messages, simulates=simulates)
 
 

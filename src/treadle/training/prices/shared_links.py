@@ -8,10 +8,11 @@ from math import lcm
 
 import numpy as np
 
+from treadle.context import start
 from treadle.errors import ScheduleError
 from treadle.inputs.problem import Problem
 from treadle.schedulers.bounds import find_bound
-from treadle.schedulers.jobs.solve_jobs import bound_jobs
+from treadle.schedulers.jobs.job_plans import job_rates
 from treadle.schedules.alltoall.alltoall_witness import DistanceWitness
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.group_witness import GroupLengthWitness
@@ -55,7 +56,9 @@ def shared_slowdowns(topology: Topology, problems: Sequence[Problem]) -> tuple[f
             jobs.append(Job(f"{number}[{group}]", collective.member(group), max(rate, least)))
             owner.append(number)
     slowest = list(alone)
-    for number, rate in zip(owner, bound_jobs(topology, jobs).together, strict=True):
+    with start():
+        together = job_rates(topology, tuple(jobs))[0].together
+    for number, rate in zip(owner, together, strict=True):
         slowest[number] = min(slowest[number], rate)
     return tuple(float(max(Fraction(1), own / now)) for own, now in zip(alone, slowest, strict=True))
 

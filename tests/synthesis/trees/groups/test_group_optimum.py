@@ -12,9 +12,9 @@ import pytest
 
 from reference.groups.group_lp import group_lp
 from samples.groups.regular_fabrics import grouped_fabric
+from treadle.api.bound import bound
 from treadle.context import Context, TimeLimitError, under
 from treadle.errors import InfeasibleError
-from treadle.schedulers.bounds import bound
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
 from treadle.schedules.mesh import Mesh
 from treadle.synthesis.trees.groups.group_optimum import GroupOptimum, group_optimum

@@ -5,23 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Unpack, cast
 
 from treadle._version import __version__
-from treadle.checking import checked
-from treadle.context import Progress, TimeLimitError, context, in_context, under
+from treadle.context import TimeLimitError, context, under
 from treadle.errors import ScheduleError
-from treadle.inputs.fabrics_and_plans import FabricLike
-from treadle.inputs.problem import Problem, pose
-from treadle.options.keywords import OptionKeywords, ProblemOptions, SolveKeywords
+from treadle.inputs.problem import Problem
+from treadle.options.keywords import OptionKeywords
+from treadle.schedulers.alone_rates import AloneRate, rates_of
 from treadle.schedulers.asked_options import record_asked
 from treadle.schedulers.generation import fall_back, generate, options_for
-from treadle.schedulers.group_rates import AloneRate, naming_cut_off, rates_of
 from treadle.schedulers.multicast_copies import copy_notes
 from treadle.schedulers.schedulers import default_algorithm, find_scheduler
 from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.alltoall.timed_routes import TimedRoutes
-from treadle.schedules.collective import Collective, CollectiveKind
+from treadle.schedules.collective import Collective
 from treadle.schedules.plan import Plan, PlanEntry
 from treadle.schedules.steps.steps import StepSchedule
 from treadle.schedules.trees.forest import ForestSchedule
@@ -39,9 +36,6 @@ from treadle.told_by import told_by
 from treadle.topologies.topology import Topology
 from treadle.verification.schedules import verify as verify_schedule
 from treadle.verification.violations import Report
-
-if TYPE_CHECKING:
-    pass
 
 
 class RejectedError(ScheduleError):
@@ -128,75 +122,31 @@ class SolveResult(Result):
         return False if self.bound.is_tight else None
 
 
-@checked()
-@in_context()
-def solve(
-    topology: FabricLike,
-    collective: Collective | CollectiveKind | str,
-    *,
+def solve_problem(
+    problem: Problem,
     algorithm: str | None = None,
     options: SchedulerOptions | None = None,
-    time_limit_s: float | None = None,
-    progress: Progress | None = None,
-    **keywords: Unpack[SolveKeywords],
+    keywords: OptionKeywords | None = None,
 ) -> SolveResult:
-    """Synthesise a schedule, verify it independently, and put it into a plan.
-
-    Parameters
-    ----------
-    topology, collective
-        See `treadle.inputs.problem.pose`, also for the keywords that say which problem: `ranks`, `forward`,
-        `root`, `weights`, `file_format`, `demands`.
-    algorithm : str
-        A scheduler's name (`algorithm_names`); default ForestColl, for an all-to-all pipelined routes of an
-        optimal flow, or on small fabrics a time-stepped flow if that is better.
-    options : SchedulerOptions, optional
-        What the scheduler is told, in the type of its form: `TreeOptions`, `StepOptions`, `AlltoallOptions`,
-        `RouteOptions`.
-    **keywords
-        The problem's, and any fields of those types by themselves: ``max_trees=4``. One that the scheduler
-        does not heed is refused.
-    time_limit_s : float, optional
-        Seconds after which a quick schedule takes the place of the wanted one.
-    progress : callable, optional
-        progress(stage, done, total).
-
-    Returns
-    -------
-    SolveResult
-        Look at `report.is_ok` before use; it is false only through a defect of Treadle.
-
-    Raises
-    ------
-    TreadleError
-        For malformed input; InfeasibleError if no schedule exists under these conditions.
-
-    Examples
-    --------
-    >>> import treadle
-    >>> result = treadle.solve("ring:4", "allgather")
-    >>> result.algbw, result.is_optimal, result.report.is_ok
-    (Fraction(8, 3), True, True)
-    """
-    running = context()
-    posed, asked = _apart(keywords)
-    with running.stage("fabric"):
-        problem = pose(topology, collective, **posed)
+    """Synthesise a schedule, verify it and put it into a plan; see `treadle.solve`."""
     scheduler = find_scheduler(algorithm or default_algorithm(problem))
-    how = options_for(scheduler, options, asked)
+    options = options_for(scheduler, options, keywords or {})
+    running = context()
     try:
-        with naming_cut_off(problem, topology, collective, posed):
-            found = generate(problem, scheduler, how)
-            is_plain = isinstance(how, AlltoallOptions) and how.asked().keys() <= {"chunks"}
-            if algorithm is None and isinstance(how, AlltoallOptions) and is_plain:
-                from treadle.schedulers.alltoall_candidates import choose_steps  # and a solver
+        found = generate(problem, scheduler, options)
+        if (
+            algorithm is None
+            and isinstance(options, AlltoallOptions)
+            and options.asked().keys() <= {"chunks"}
+        ):
+            from treadle.schedulers.alltoall_candidates import choose_steps  # and a solver
 
-                found = choose_steps(problem, found, how.chunks)
+            found = choose_steps(problem, found, options.chunks)
     except TimeLimitError:
         with under(running.unlimited):
-            found = replace(fall_back(problem, how), is_late=True)
+            found = replace(fall_back(problem, options), is_late=True)
     traffic: Pruning | None = None
-    is_multicast = isinstance(how, TreeOptions | StepOptions) and how.multicast
+    is_multicast = isinstance(options, TreeOptions | StepOptions) and options.multicast
     if is_multicast and isinstance(found.schedule, ForestSchedule):
         with running.stage("multicast"):
             traffic = prune_for_switches(problem.topology, found.schedule)
@@ -213,25 +163,18 @@ def solve(
         with running.stage("alone"), under(running.unlimited):
             alone = rates_of(problem, found.groups)
     elif problem.collective.blocks is not None and found.bound is not None:
-        from treadle.schedulers.shared_rates import alltoalls_alone
+        from treadle.schedulers.alone_rates import alltoalls_alone
 
         with running.stage("alone"):
             alone = alltoalls_alone(problem)
     with running.stage("verify"):
-        plan, report = judged(problem, found, how, maker=scheduler.origin)
+        plan, report = judged(problem, found, options, maker=scheduler.origin)
     if found.algorithm == scheduler.name:
-        plan = replace(plan, provenance={**plan.provenance, **record_asked(how)})
+        plan = replace(plan, provenance={**plan.provenance, **record_asked(options)})
     facts = {one.name: getattr(found, one.name) for one in fields(found)} | {"algbw": plan.algbw}
     return SolveResult(
         **facts, plan=plan, report=report, seconds=running.seconds, traffic=traffic, alone=alone
     )
-
-
-def _apart(keywords: SolveKeywords) -> tuple[ProblemOptions, OptionKeywords]:
-    """The keywords of the problem, and those of schedulers."""
-    posed = {name: value for name, value in keywords.items() if name in ProblemOptions.__annotations__}
-    asked = {name: value for name, value in keywords.items() if name in OptionKeywords.__annotations__}
-    return cast(ProblemOptions, posed), cast(OptionKeywords, asked)
 
 
 def judged(

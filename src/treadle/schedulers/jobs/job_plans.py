@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
-import numpy as np
 from msgspec import Meta
 
 from treadle._version import __version__
-from treadle.checking import checked
-from treadle.context import Progress, context, in_context, under
-from treadle.errors import FormatError, InfeasibleError, ScheduleError, TreadleError
+from treadle.context import context, under
+from treadle.errors import FormatError, ScheduleError, TreadleError
 from treadle.input_files import read_input_text
-from treadle.inputs.fabrics_and_plans import FabricLike
-from treadle.inputs.problem import pose, resolve_kind, resolve_topology
+from treadle.inputs.problem import pose, resolve_kind
 from treadle.options.keywords import ProblemOptions
-from treadle.schedulers.solve import RejectedError
+from treadle.schedulers.solving import RejectedError
 from treadle.schedules.collective import Collective
 from treadle.schedules.jobs import Job, JobLevel, check_jobs, proved_rates
 from treadle.schedules.plan import Plan, PlanEntry
@@ -27,7 +24,7 @@ from treadle.schedules.schedule import Schedule
 from treadle.schedules.transfer import transfer_collective, transfer_schedule
 from treadle.synthesis.trees.tree_budget import TreeBudget
 from treadle.told_by import told_by
-from treadle.topologies import subset, without_failures
+from treadle.topologies import subset
 from treadle.topologies.topology import Topology
 from treadle.typed_files import Table, read_toml
 from treadle.units import parse_size
@@ -106,93 +103,12 @@ class JobsResult:
         return self.levels[0].rate
 
 
-@checked()
-@in_context()
-def bound_jobs(
-    topology: FabricLike,
-    jobs: Sequence[Job] | Path | str,
-    *,
-    without: str | Sequence[str] | None = None,
-    file_format: str | None = None,
-    time_limit_s: float | None = None,
-    progress: Progress | None = None,
-) -> JobsResult:
-    """The max-min rates of different collectives that run at once, exact, with lengths that prove them.
-
-    Parameters
-    ----------
-    topology : Topology, str, Path, networkx.Graph, plan or result
-    jobs : sequence of Job, or a TOML file of them
-        See docs/how-to/groups.md.
-    without, file_format
-        As of `pose`.
-    time_limit_s : float, optional
-        Seconds after which to give up.
-    progress : callable, optional
-        progress(stage, done, total).
-
-    Raises
-    ------
-    TreadleError
-        For malformed input; InfeasibleError if a job's rank cannot be reached.
-    TimeLimitError
-        If time ran out.
-
-    Examples
-    --------
-    >>> from pathlib import Path
-    >>> import treadle
-    >>> _ = Path("jobs.toml").write_text('[[job]]\\nkind = "allgather"\\n[[job]]\\nkind = "alltoall"\\n')
-    >>> found = treadle.planning.bound_jobs("ring:4", "jobs.toml")
-    >>> found.alone, found.together
-    ((Fraction(8, 3), Fraction(2, 1)), (Fraction(8, 7), Fraction(8, 7)))
-    """
-    return _rates(topology, jobs, without, file_format)[0]
-
-
-@checked()
-@in_context()
-def solve_jobs(
-    topology: FabricLike,
-    jobs: Sequence[Job] | Path | str,
-    *,
-    without: str | Sequence[str] | None = None,
-    file_format: str | None = None,
-    max_trees: int | None = None,
-    exact: bool = False,
-    time_limit_s: float | None = None,
-    progress: Progress | None = None,
-) -> JobsResult:
-    """Plans of different collectives that reach their max-min rates at once, verified together.
-
-    Parameters, errors: see `bound_jobs`, and
-
-    max_trees : int, optional
-        Most trees per root (where roots are free: per rank), or chunks of a unit of demand; what is lost is
-        told. Default: the optimum where it needs at most 4,096, else what loses at most 0.1%.
-    exact : bool
-        The optimum, however many it takes; InfeasibleError beyond what plans can hold.
-
-    Raises
-    ------
-    RejectedError
-        If the plans do not verify, which is a defect of Treadle.
-
-    Examples
-    --------
-    >>> from pathlib import Path
-    >>> import treadle
-    >>> _ = Path("jobs.toml").write_text('[[job]]\\nkind = "allgather"\\n[[job]]\\nkind = "alltoall"\\n')
-    >>> found = treadle.planning.solve_jobs("ring:4", "jobs.toml")
-    >>> found.together, found.reached, found.report.is_max_min
-    ((Fraction(8, 7), Fraction(8, 7)), (Fraction(8, 7), Fraction(8, 7)), True)
-    """
+def plan_jobs(found: JobsResult, rates: JobRates, budget: TreeBudget) -> JobsResult:
+    """Make plans that reach the rates together, and verify them."""
     from treadle.synthesis.jobs.job_schedules import schedule_of
     from treadle.synthesis.jobs.whole_ways import exact_ways, ways_of, whole_ways
     from treadle.verification.jobs_check import verify_jobs
 
-    budget = TreeBudget(max_trees=max_trees, exact=exact)
-    found, rates = _rates(topology, jobs, without, file_format)
     fabric = found.topology
     with context().stage("schedules"):
         ways = [ways_of(job.collective, parts) for job, parts in zip(found.jobs, rates.parts, strict=True)]
@@ -222,20 +138,10 @@ def solve_jobs(
     )
 
 
-def _rates(
-    topology: FabricLike,
-    jobs: Sequence[Job] | Path | str,
-    without: str | Sequence[str] | None,
-    file_format: str | None,
-) -> tuple[JobsResult, JobRates]:
+def job_rates(fabric: Topology, posed: tuple[Job, ...]) -> tuple[JobsResult, JobRates]:
+    """Find the max-min rates of jobs, and what each reaches alone."""
     from treadle.synthesis.jobs.max_min import max_min_rates  # brings a solver that few commands need
 
-    with context().stage("fabric"):
-        fabric = resolve_topology(topology, file_format=file_format)
-        if without is not None:
-            fabric = without_failures(fabric, without)
-        _refuse_caps(fabric)
-        posed = read_jobs(jobs, fabric) if isinstance(jobs, Path | str) else tuple(jobs)
     with context().stage("together"):
         rates = max_min_rates(fabric, posed)
         proved = proved_rates(fabric, posed, rates.levels)
@@ -244,14 +150,6 @@ def _rates(
     with context().stage("alone"):
         alone = tuple(max_min_rates(fabric, (job,)).rates[0] for job in posed)
     return JobsResult(fabric, posed, alone, rates.rates, rates.levels, context().seconds), rates
-
-
-def _refuse_caps(fabric: Topology) -> None:
-    for node in np.flatnonzero(fabric.injection_bytes_per_s)[:1]:
-        raise InfeasibleError(
-            f"compute node {fabric.node_names[node]!r} has an injection cap, which jobs at once do not "
-            f"model; put a switch with links of that bandwidth between the node and its links"
-        )
 
 
 def _plan(fabric: Topology, job: Job, schedule: Schedule) -> Plan:

@@ -1,54 +1,46 @@
-"""The topology finder as users call it: the frontier of fabrics, the best for a workload, and its plan."""
+"""Find the best fabrics of a size and degree."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from math import inf
 from pathlib import Path
 from typing import Unpack
 
-from treadle._version import __version__
 from treadle.checking import checked
 from treadle.context import Progress, context, in_context
 from treadle.errors import InfeasibleError, ScheduleError
-from treadle.finder.build import build
-from treadle.finder.construction import expression
 from treadle.finder.designing.candidates import check_pairs, frontier_options
 from treadle.finder.designing.design_flow import AlltoallFigures, with_flow, with_flows
 from treadle.finder.designing.design_limits import design_limits
 from treadle.finder.designing.design_options import DesignOptions
-from treadle.finder.designing.design_result import DesignResult, DesignRow, Reconfiguration
+from treadle.finder.designing.design_result import DesignResult, DesignRow
+from treadle.finder.designing.design_rows import (
+    MAX_DEGREE,
+    MAX_NODES,
+    others_of,
+    plan_of,
+    reconfigured,
+    row_of,
+    shown_bytes,
+    size_of,
+    worthwhile,
+)
 from treadle.finder.designing.fabrics_of_size import fabrics_of_size
 from treadle.finder.designing.hybrids import HybridOption, best_hybrids
 from treadle.finder.designing.placements import PlacementPace, PricedFabric, priced_fabrics
 from treadle.finder.designing.store import cached_plan, default_directory
 from treadle.finder.designing.workload_costs import (
     costs_of,
-    least_seconds,
-    total_seconds,
     with_exact_rates,
 )
-from treadle.finder.evaluate import call_seconds, cheapest_sequence
-from treadle.finder.measure import Option
-from treadle.finder.search import FabricCandidate, Finder
-from treadle.finder.workload import Call, Exchange, Network, Workload
-from treadle.inputs.problem import Problem
+from treadle.finder.workload import Network, Workload
 from treadle.options.keywords import DesignKeywords
 from treadle.schedulers.repairing.repair_candidates import JUDGED_AT
-from treadle.schedulers.solve import judged
-from treadle.schedulers.step_candidates import bound_beside
-from treadle.schedules.collective import CollectiveKind, on_all_ranks
+from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.plan import Plan
-from treadle.schedules.steps.steps import StepSchedule
-from treadle.schedules.trees.forest import Direction
-from treadle.synthesis.result import Result
 from treadle.topologies.limits import check_count
-from treadle.topologies.topology import Topology
-
-MAX_NODES = 100_000
-MAX_DEGREE = 64
 
 
 @checked()
@@ -115,7 +107,7 @@ def design(
     if asked.alltoall is AlltoallFigures.FLOW:
         with context().stage("all-to-all"):
             fabrics = with_flows(fabrics, workload, directory=directory, progress=progress)
-    shown = _shown_bytes(workload)
+    shown = shown_bytes(workload)
     with context().stage("workload"):
         hybrids: tuple[HybridOption, ...] = ()
         if asked.topology is None:
@@ -133,13 +125,15 @@ def design(
         own = costs
         if all(one.option.flow for one in priced if one.option.parts == 1):
             own = [costs_of(one.option, workload, network, nodes, one.shared) for one in priced]
-        rows = tuple(_row(one, cost, workload, network, shown) for one, cost in zip(priced, own, strict=True))
-        rows = (*rows[: len(fabrics)], *_worthwhile(rows[: len(fabrics)], rows[len(fabrics) :]))
+        rows = tuple(
+            row_of(one, cost, workload, network, shown) for one, cost in zip(priced, own, strict=True)
+        )
+        rows = (*rows[: len(fabrics)], *worthwhile(rows[: len(fabrics)], rows[len(fabrics) :]))
         timed = [row for row in rows if row.seconds is not None]
         best = min(timed or rows, key=lambda row: row.seconds or row.allreduce_s or 0.0)
         reconfiguration = None
         if asked.reconfiguration_delay_s is not None:
-            reconfiguration = _reconfigured(
+            reconfiguration = reconfigured(
                 finder, priced, costs, workload, network, nodes, asked.reconfiguration_delay_s
             )
     return DesignResult(
@@ -156,84 +150,8 @@ def design(
         seconds=context().seconds,
         efforts=known.efforts,
         kept=known.kept,
-        others=_others(finder, nodes, degree, fabrics) if asked.topology is None else (),
+        others=others_of(finder, nodes, degree, fabrics) if asked.topology is None else (),
     )
-
-
-def _others(
-    finder: Finder, nodes: int, degree: int, frontier: Sequence[Option]
-) -> tuple[FabricCandidate, ...]:
-    """What was looked at, without the frontier."""
-    shown = {option.expression for option in frontier}
-    return tuple(one for one in finder.candidates(nodes, degree) if expression(one.construction) not in shown)
-
-
-def _shown_bytes(workload: Workload) -> int:
-    sizes = [call.size_bytes for call in workload.calls if call.kind is Exchange.ALLREDUCE]
-    return max(sizes, default=2**20)
-
-
-def _row(
-    priced: PricedFabric, costs: list[float | None], workload: Workload, network: Network, shown: int
-) -> DesignRow:
-    option = priced.option
-    bandwidth_only = replace(network, alpha_s=0.0)
-    call = Call(Exchange.ALLTOALL, shown)
-    return DesignRow(
-        option,
-        total_seconds(workload, costs),
-        call_seconds(Call(Exchange.ALLREDUCE, shown), option, network),
-        call_seconds(call, replace(option, flow=None), bandwidth_only),
-        None if option.flow is None else call_seconds(call, option, bandwidth_only),
-        least_seconds(option, workload, network, option.nodes, priced.shared),
-        priced.own_s,
-    )
-
-
-def _worthwhile(frontier: Sequence[DesignRow], others: Sequence[DesignRow]) -> tuple[DesignRow, ...]:
-    """Of fabrics made for groups those that serve the workload faster than all of the frontier."""
-    known = [row.seconds for row in frontier if row.seconds is not None]
-    return tuple(
-        row for row in others if row.seconds is not None and row.seconds < min(known, default=float("inf"))
-    )
-
-
-def _reconfigured(
-    finder: Finder,
-    priced: Sequence[PricedFabric],
-    costs: list[list[float | None]],
-    workload: Workload,
-    network: Network,
-    nodes: int,
-    delay_s: float,
-) -> Reconfiguration | None:
-    """The cheapest fabric per call: those of the frontier, or for groups a fabric of their own.
-
-    None if there is a call whose time is known on none.
-    """
-    own = {
-        size: frontier_options(finder, size, priced[0].option.degree)
-        for size in {call.group_size for call in workload.calls}
-        if size is not None and size != nodes
-    }
-    table: list[dict[str, float]] = []
-    for place, call in enumerate(workload.calls):
-        count = float(call.count)
-        row = {
-            one.option.expression: count * cost
-            for one, column in zip(priced, costs, strict=True)
-            if (cost := column[place]) is not None
-        }
-        for option in own.get(call.group_size or nodes, ()):
-            alone = call_seconds(replace(call, group_size=None), option, network)
-            if alone is not None:
-                row[f"{nodes // option.nodes} x {option.expression}, stride {call.stride}"] = count * alone
-        table.append(row)
-    if not all(table):
-        return None
-    fabrics, seconds = cheapest_sequence(table, delay_s)
-    changes = sum(one != other for one, other in zip(fabrics, (*fabrics[1:], fabrics[0]), strict=True))
-    return Reconfiguration(fabrics, seconds, changes)
 
 
 def design_plan(
@@ -286,32 +204,7 @@ def design_plan(
     topology = result.topology(chosen)
     directory = (cache or default_directory()) if use_cache else None
     question = {"topology": topology.name, "collective": kind.value, "construction": chosen.option.notation}
-    plan, is_cached = cached_plan(question, lambda: _plan(topology, chosen.option, kind), directory=directory)
-    return replace(
-        plan, provenance={**plan.provenance, JUDGED_AT: _size_of(result.workload, kind)}
-    ), is_cached
-
-
-def _size_of(workload: Workload, kind: CollectiveKind) -> int:
-    """The largest size of the collective over all nodes in the workload; else that of the rows' times."""
-    sizes = [
-        call.size_bytes
-        for call in workload.calls
-        if call.kind.value == kind.value and call.group_size is None
-    ]
-    return max(sizes, default=_shown_bytes(workload))
-
-
-def _plan(topology: Topology, option: Option, kind: CollectiveKind) -> Plan:
-    parts = {}
-    for name, direction, wanted in (
-        ("reduce", Direction.REDUCE, kind.reduces),
-        ("broadcast", Direction.BROADCAST, kind.broadcasts),
-    ):
-        if wanted:
-            parts[name] = build(option.candidate.construction, direction)[1]
-    schedule = StepSchedule(kind, **parts)
-    problem = Problem(topology, on_all_ranks(topology, kind))
-    bound = bound_beside(problem, schedule)
-    plan, _ = judged(problem, Result(schedule, bound, f"finder: {option.label}"))
-    return replace(plan, provenance={"version": __version__, "construction": option.expression})
+    plan, is_cached = cached_plan(
+        question, lambda: plan_of(topology, chosen.option, kind), directory=directory
+    )
+    return replace(plan, provenance={**plan.provenance, JUDGED_AT: size_of(result.workload, kind)}), is_cached

@@ -1,0 +1,114 @@
+"""Find the fastest schedule for each message size."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Unpack, cast
+
+from treadle.checking import checked, left_alone
+from treadle.context import Progress, TimeLimitError, context, in_context, under
+from treadle.errors import FormatError, ScheduleError
+from treadle.inputs.fabrics_and_plans import FabricLike, SizesLike, as_sizes
+from treadle.inputs.problem import pose
+from treadle.options.keywords import ProblemOptions, SizeSetOptions
+from treadle.schedulers.bounds import find_bound
+from treadle.schedulers.schedulers import find_scheduler
+from treadle.schedulers.sizes.candidate_options import entrants, left_out
+from treadle.schedulers.sizes.model_corners import doubts_of
+from treadle.schedulers.sizes.race import RaceRules, race
+from treadle.schedulers.sizes.size_sets import SizeSet, half_octaves, size_set, verified_racers
+from treadle.schedules.collective import Collective, CollectiveKind
+from treadle.simulation.cost_models import cost_model_of
+
+
+@checked(sizes=left_alone)
+@in_context()
+def solve_sizes(
+    topology: FabricLike,
+    collective: Collective | CollectiveKind | str,
+    sizes: SizesLike = "1K..1G",
+    *,
+    max_schedules: int | None = None,
+    algorithms: Sequence[str] | None = None,
+    halves: bool = True,
+    time_limit_s: float | None = None,
+    progress: Progress | None = None,
+    **problem_options: Unpack[SizeSetOptions],
+) -> SizeSet:
+    """Simulate all candidates over sizes and keep the fastest of each in one plan.
+
+    Parameters
+    ----------
+    topology, collective, **problem_options
+        See `treadle.inputs.problem.pose`.
+    sizes : sequence of int or str
+        Bytes of the larger per-rank buffer.
+    max_schedules : int, optional
+        Most size ranges of the plan: those that are nearest to the fastest of all, by the worst ratio first,
+        then by the mean. Default: as many as it takes to be the fastest at every size.
+    algorithms : sequence of str, optional
+        Only candidates of these; default all that fit the problem.
+    halves : bool
+        Try the half octave between sizes that double.
+    cost_model : CostModel, str or Path, optional
+        What messages cost; default that of the fabric, `default_cost_model`.
+    time_limit_s : float, optional
+        Seconds after which the sizes that were timed have to do.
+    progress : callable, optional
+
+    Returns
+    -------
+    SizeSet
+        Its plan serves all sizes: the first range those below, the last those above.
+
+    Raises
+    ------
+    TreadleError
+        For malformed input; InfeasibleError if no schedule exists.
+
+    Examples
+    --------
+    >>> import treadle
+    >>> result = treadle.solve_sizes("ring:3", "allgather", "1K,1G")
+    >>> [(row.size_bytes, row.title) for row in result.rows]
+    [(1024, 'forestcoll'), (1073741824, 'forestcoll')]
+    """
+    given = problem_options.get("cost_model")
+    posed = cast(ProblemOptions, {name: one for name, one in problem_options.items() if name != "cost_model"})
+    at = sorted(set(as_sizes(sizes, "solve: sizes")))
+    at = half_octaves(at) if halves else at
+    if max_schedules is not None and max_schedules < 1:
+        raise FormatError(f"solve: max_schedules {max_schedules}, expected at least 1")
+    with context().stage("fabric"):
+        problem = pose(topology, collective, **posed)
+    if problem.collective.groups is not None:
+        raise ScheduleError("solve: sets by size are of one group of ranks; leave out the mesh or the sizes")
+    chosen = [find_scheduler(name) for name in algorithms or ()]
+    with context().stage("bound"), under(context().unlimited):
+        bound = find_bound(problem, cards_forward=True)
+    model = cost_model_of(problem.topology, given)
+    rules = RaceRules(problem, model)
+    with context().stage("candidates"):
+        racers, is_late = verified_racers(rules, entrants(problem, rules.least_alpha_s, chosen), bound)
+    with context().stage("race"):
+        try:
+            race(racers, at)
+        except TimeLimitError:
+            is_late = True
+    with context().stage("ranges"), under(context().unlimited):
+        found = size_set(rules, racers, at, bound, max_schedules)
+        doubts = doubts_of(rules, racers, found[2])
+    return SizeSet(
+        *found,
+        bound,
+        model,
+        doubts,
+        n_candidates=len(racers),
+        n_timed=sum(bool(racer.times) for racer in racers),
+        left_out=(
+            *(() if chosen else left_out(problem)),
+            *(racer.title for racer in racers if racer.refusal),
+        ),
+        is_late=is_late,
+        seconds=context().seconds,
+    )

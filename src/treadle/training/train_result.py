@@ -1,0 +1,135 @@
+"""Steps of training on fabrics, simulated: models, meshes and schedules side by side."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from treadle.brief import brief
+from treadle.schedules.mesh import Mesh
+from treadle.tabular import Cell, Tabular, plain_row
+from treadle.told_by import told_by
+from treadle.training.models.training_model import TrainingModel
+from treadle.training.prices.calibrated_efficiency import CalibratedEfficiency
+from treadle.training.prices.contention_presets import ContentionChoice
+from treadle.training.prices.fabric_costs import (
+    PricedTraffic,
+)
+from treadle.training.step import StepOutcome, TrainingSetup
+from treadle.training.timeline.task import Category
+
+DEFAULT_SCHEDULES = ("treadle", "ring", "bound")
+
+
+@brief("fabric", "schedule", "outcome")
+@dataclass(frozen=True)
+class TrainRow:
+    """A step on a fabric by one way of scheduling.
+
+    Parameters
+    ----------
+    fabric : str
+    schedule : str
+    outcome : StepOutcome
+    words : str
+        What the schedule is; of a baseline that is a fabric itself, that fabric.
+    is_bound : bool
+        No schedule makes the communication quicker.
+    priced : tuple of PricedTraffic
+        What the step's communications cost.
+    model_words : tuple of str
+        How their times are found.
+
+    Examples
+    --------
+    >>> import treadle
+    >>> found = treadle.train("gpt2", "dgx_h100:1", mesh="dp=8", gpu="h100", schedules="bound")
+    >>> found.rows[0].schedule, found.rows[0].is_bound, found.rows[0].outcome
+    ('bound', True, <StepOutcome 0.00424 s iteration, mfu 0.1947>)
+    """
+
+    fabric: str
+    schedule: str
+    outcome: StepOutcome
+    words: str
+    is_bound: bool
+    priced: tuple[PricedTraffic, ...]
+    model_words: tuple[str, ...]
+
+    @property
+    def exposed_s(self) -> float:
+        """Seconds in which a rank communicates and does not compute."""
+        return float(sum(self.outcome.exposed_s.values()))
+
+
+@told_by("treadle.render.training:step_rows")
+@dataclass(frozen=True)
+class TrainResult(Tabular):
+    """Steps side by side: a row for each fabric and schedule.
+
+    Parameters
+    ----------
+    model : TrainingModel
+    mesh : Mesh
+    setup : TrainingSetup
+        After calibration; the same for all rows.
+    rows : tuple of TrainRow
+    contention : ContentionChoice
+    network_words : str
+        What is reached of modelled rates; "" if all of it.
+    calibration : CalibratedEfficiency, optional
+        What was fitted, and on which row.
+    notes : tuple of str
+        What was assumed.
+    seconds : float
+        CPU time.
+
+    Examples
+    --------
+    >>> import treadle
+    >>> found = treadle.train("gpt2", "dgx_h100:1", mesh="dp=8", gpu="h100", schedules=["ring", "bound"])
+    >>> [(row.schedule, f"{float(row.outcome.iteration_s) * 1e3:.2f} ms") for row in found.rows]
+    [('ring', '4.26 ms'), ('bound', '4.24 ms')]
+    """
+
+    model: TrainingModel
+    mesh: Mesh
+    setup: TrainingSetup
+    rows: tuple[TrainRow, ...]
+    contention: ContentionChoice
+    network_words: str
+    calibration: CalibratedEfficiency | None
+    notes: tuple[str, ...]
+    seconds: float
+
+    def records(self) -> list[dict[str, Cell]]:
+        """A row for each fabric and schedule."""
+        rows = []
+        for row in self.rows:
+            found = row.outcome
+            exposed = {
+                f"exposed_{category.value.replace('-', '_')}_s": found.exposed_s.get(category, 0)
+                for category in self.exposed_categories
+            }
+            rows.append(
+                plain_row(
+                    {
+                        "fabric": row.fabric,
+                        "schedule": row.schedule,
+                        "iteration_s": found.iteration_s,
+                        "compute_s": found.compute_s,
+                        "contention_s": found.contention_s,
+                        "exposed_s": row.exposed_s,
+                        **exposed,
+                        "idle_s": found.idle_s,
+                        "mfu": found.mfu,
+                        "per_s": found.tokens_per_s,
+                    }
+                )
+            )
+        return rows
+
+    @property
+    def exposed_categories(self) -> tuple[Category, ...]:
+        """What is exposed in some row, in the order of `Category`."""
+        found = {category for row in self.rows for category in row.outcome.exposed_s}
+        return tuple(category for category in Category if category in found)
