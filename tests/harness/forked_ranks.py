@@ -26,7 +26,7 @@ LOADED = (
     "torch._dynamo",
     "torch._inductor.fx_passes",
     "torch.distributed._functional_collectives",
-    "treadle.planning.solving.forestcoll",
+    "treadle.schedulers.forestcoll",
     "treadle.torch.group",
     "treadle.torch.group_engine",
 )

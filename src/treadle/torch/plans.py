@@ -12,18 +12,18 @@ from time import monotonic
 
 from torch._C._distributed_c10d import Store
 
+from treadle.api.solve import solve
 from treadle.errors import FormatError, InfeasibleError, ScheduleError, TreadleError
-from treadle.planning import solve
-from treadle.planning.problem import Problem
-from treadle.planning.solving.plan_directory import (
+from treadle.inputs.problem import Problem
+from treadle.program.any_schedule import lower
+from treadle.program.program import Program
+from treadle.schedulers.plan_directory import (
     PlanIndex,
     find_group_plans,
     find_plans,
     has_gap,
     index_plans,
 )
-from treadle.program.any_schedule import lower
-from treadle.program.program import Program
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.plan import Plan, PlanEntry
 from treadle.schedules.plan_files.archive import dump_plan, parse_plan
