@@ -9,7 +9,7 @@ import pytest
 
 from parallelism.evaluation.named_layouts import Cut, both, by_letter, laid_out
 from parallelism.plan.small_models import small_model, two_matrices
-from treadle.parallelism.evaluation.retiming import NamedLayout, _ByForm, _with, nearest_layout
+from treadle.parallelism.evaluation.retiming import NamedLayout, _ByForm, nearest_layout
 from treadle.parallelism.graph.compute_graph import Node, TensorRef
 from treadle.parallelism.graph.model_graph import ModelGraph, ModelPart
 from treadle.parallelism.plan.parallel_plan import ParallelPlan, Pipeline
@@ -132,7 +132,7 @@ def test_stages_are_an_axis_of_their_own() -> None:
     found = nearest(staged)
     assert list(found.axes.items()) == [("pp", ("p",)), ("dp", ("y",))]
     options = TrainingOptions(kappa=1)
-    asked = _with(options, found, 3, staged)
+    asked = found.options(staged, options)
     assert (asked.micro_batches, asked.recompute, asked.sequence_parallel) == (3, Recompute.NONE, False)
 
 
@@ -148,7 +148,7 @@ def test_tensor_parallelism_is_by_sequence_where_tokens_pass_in_shards(
         boundary={"x": letter, "y": "t"},
         stored=lambda path, letters: Sharding(((),) * len(letters)),
     )
-    asked = _with(TrainingOptions(kappa=1), nearest(one), 1, one)
+    asked = nearest(one).options(one, TrainingOptions(kappa=1))
     assert asked.sequence_parallel is is_sequence
 
 

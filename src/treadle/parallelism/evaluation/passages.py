@@ -26,7 +26,7 @@ from math import prod
 from treadle.errors import ScheduleError
 from treadle.parallelism.state.sharding import Sharding
 from treadle.schedules.collective import CollectiveKind
-from treadle.training.costs import Costs
+from treadle.training.costs import Costs, RememberedCosts
 
 _Lists = tuple[tuple[str, ...], ...]
 _State = tuple[_Lists, frozenset[str]]
@@ -79,8 +79,7 @@ class Passages:
 
     def __init__(self, sizes: Mapping[str, int], costs: Costs) -> None:
         self.sizes = dict(sizes)
-        self._costs = costs
-        self._times: dict[PricedCollective, float] = {}
+        self._costs = RememberedCosts(costs)
         self._found: dict[tuple[object, ...], Passage] = {}
         self._least: dict[int, dict[str, float]] = {}
         self._fits: dict[tuple[int, ...], dict[_Lists, bool]] = {}
@@ -110,21 +109,16 @@ class Passages:
         start, end = ((tuple(place.dims[at] for at in long), place.partial) for place in (source, target))
         sizes = tuple(shape[at] for at in long)
         key = (start, end, sizes, element_bytes)
-        found = self._found.get(key)
-        if found is None:
-            found = (
-                Passage(0.0, ()) if _is_local(start, end) else self._search(start, end, sizes, element_bytes)
+        if key not in self._found:
+            is_local = _is_local(start, end)
+            self._found[key] = (
+                Passage(0.0, ()) if is_local else self._search(start, end, sizes, element_bytes)
             )
-            self._found[key] = found
-        return found
+        return self._found[key]
 
     def time_s(self, one: PricedCollective) -> float:
         """Seconds of a collective."""
-        seconds = self._times.get(one)
-        if seconds is None:
-            seconds = float(self._costs.time_s(one.kind, one.axes, one.size_bytes))
-            self._times[one] = seconds
-        return seconds
+        return float(self._costs.time_s(one.kind, one.axes, one.size_bytes))
 
     def _search(self, start: _State, end: _State, shape: tuple[int, ...], element_bytes: int) -> Passage:
         whole, axes_of_mesh = prod(shape) * element_bytes, tuple(self.sizes)
@@ -187,19 +181,16 @@ class Passages:
 
     def _left(self, here: _State, end: _State, whole: int) -> float:
         """No passage to the end takes less: an axis that must be communicated takes part in a collective."""
-        least = self._least.get(whole)
-        if least is None:
-            least = self._least[whole] = self._least_by_axis(whole)
+        if whole not in self._least:
+            self._least[whole] = self._least_by_axis(whole)
         at_end = _places(end)
-        return max(
-            (
-                least[axis]
-                for axis, place in _places(here).items()
-                if (place == -1) > (at_end.get(axis) == -1)
-                or (place >= 0 and at_end.get(axis, -2) not in (-1, place))
-            ),
-            default=0.0,
+        must = (
+            axis
+            for axis, place in _places(here).items()
+            if (place == -1) > (at_end.get(axis) == -1)
+            or (place >= 0 and at_end.get(axis, -2) not in (-1, place))
         )
+        return max(map(self._least[whole].__getitem__, must), default=0.0)
 
     def _least_by_axis(self, whole: int) -> dict[str, float]:
         groups = [axes for n in range(1, len(self.sizes) + 1) for axes in combinations(self.sizes, n)]

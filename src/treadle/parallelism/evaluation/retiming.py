@@ -21,7 +21,7 @@ from treadle.refusal import Refusal
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.mesh import Mesh
 from treadle.training.compute_times import RooflineTimes
-from treadle.training.costs import Costs, Seconds, Traffic
+from treadle.training.costs import Costs, DerivedCosts, Seconds, Traffic
 from treadle.training.models.training_model import TrainingModel
 from treadle.training.step import StepOutcome, TrainingSetup, simulate_step
 from treadle.training.training_options import Recompute, TrainingOptions
@@ -50,6 +50,12 @@ class NamedLayout:
         """As for ``treadle train --mesh``: ``fsdp=16,tp=8``."""
         sizes = dict(zip(plan.mesh.axis_names, plan.mesh.shape, strict=True))
         return ",".join(f"{form}={prod(sizes[axis] for axis in axes)}" for form, axes in self.axes.items())
+
+    def options(self, plan: ParallelPlan, given: TrainingOptions) -> TrainingOptions:
+        """Options of a step, with what the plan says of them."""
+        batches = 1 if plan.pipeline is None else plan.pipeline.micro_batches
+        cuts = any(axis in plan.boundary.activation.axes for axis in self.axes.get("tp", ()))
+        return replace(given, recompute=self.recompute, micro_batches=batches, sequence_parallel=cuts)
 
 
 @dataclass(frozen=True)
@@ -103,8 +109,7 @@ def retimed(
     sizes = dict(zip(plan.mesh.axis_names, plan.mesh.shape, strict=True))
     shape = tuple(prod(sizes[axis] for axis in axes) for axes in layout.axes.values())
     mesh = Mesh(shape or (1,), tuple(layout.axes) or ("dp",))
-    given = TrainingOptions(kappa=1) if options is None else options
-    micro_batches = 1 if plan.pipeline is None else plan.pipeline.micro_batches
+    own = layout.options(plan, TrainingOptions(kappa=1) if options is None else options)
     tokens = next(
         (atom.size for part in model.parts for atom in part.graph.atoms if atom.name == model.sequence), 1
     )
@@ -115,9 +120,9 @@ def retimed(
             times.device,
             times.precision,
             times,
-            micro_batches * (model.tokens // tokens),
+            own.micro_batches * (model.tokens // tokens),
             dict.fromkeys(training.streams, tokens),
-            _with(given, layout, micro_batches, plan),
+            own,
         )
         outcome = simulate_step(setup, _ByForm(costs, layout.axes, tuple(sizes)))
     except ScheduleError as error:
@@ -125,38 +130,26 @@ def retimed(
     return Retimed(layout, layout.words(plan), outcome)
 
 
-def _with(
-    options: TrainingOptions, layout: NamedLayout, micro_batches: int, plan: ParallelPlan
-) -> TrainingOptions:
-    sequence_parallel = any(axis in plan.boundary.activation.axes for axis in layout.axes.get("tp", ()))
-    return replace(
-        options,
-        recompute=layout.recompute,
-        micro_batches=micro_batches,
-        sequence_parallel=sequence_parallel,
-    )
-
-
-class _ByForm:
+@dataclass(frozen=True)
+class _ByForm(DerivedCosts):
     """Costs of a plan's axes, asked for by forms."""
 
-    def __init__(self, costs: Costs, axes: Mapping[str, tuple[str, ...]], order: tuple[str, ...]) -> None:
-        self._costs, self._axes, self._order = costs, axes, order
-        self.words, self.is_bound = costs.words, costs.is_bound
+    axes: Mapping[str, tuple[str, ...]]
+    order: tuple[str, ...]
 
     def _own(self, forms: tuple[str, ...]) -> tuple[str, ...]:
-        wanted = {axis for form in forms for axis in self._axes[form]}
-        return tuple(axis for axis in self._order if axis in wanted)
+        wanted = {axis for form in forms for axis in self.axes[form]}
+        return tuple(axis for axis in self.order if axis in wanted)
 
     def time_s(self, kind: CollectiveKind, axes: tuple[str, ...], size_bytes: int) -> Seconds:
-        return self._costs.time_s(kind, self._own(axes), size_bytes)
+        return self.costs.time_s(kind, self._own(axes), size_bytes)
 
     def send_s(self, axis: str, size_bytes: int) -> Seconds:
         (own,) = self._own((axis,))
-        return self._costs.send_s(own, size_bytes)
+        return self.costs.send_s(own, size_bytes)
 
     def slowdowns(self, running: tuple[Traffic, ...]) -> tuple[Seconds, ...]:
-        return self._costs.slowdowns(tuple((kind, self._own(axes)) for kind, axes in running))
+        return self.costs.slowdowns(tuple((kind, self._own(axes)) for kind, axes in running))
 
 
 def nearest_layout(plan: ParallelPlan, model: ModelGraph) -> NamedLayout | Refusal:
@@ -169,10 +162,9 @@ def nearest_layout(plan: ParallelPlan, model: ModelGraph) -> NamedLayout | Refus
         by_form = _work_by_form(plan, model, axis)
         form = max(by_form, key=lambda one: by_form[one], default="")
         total = sum(by_form.values())
-        if by_form.get("ep") and by_form.get("dp", 0.0) + by_form["ep"] > total / 2:
-            form, same = "ep", by_form["ep"] + by_form.get("dp", 0.0)
-        else:
-            same = by_form.get(form, 0.0)
+        same, of_samples = by_form.get(form, 0.0), by_form.get("ep", 0.0) + by_form.get("dp", 0.0)
+        if by_form.get("ep") and of_samples > total / 2:
+            form, same = "ep", of_samples
         if not form:
             return Refusal(f"most of the work is done {size} times along {axis}", "train")
         if same < total:

@@ -8,6 +8,7 @@ a part gives wrong numbers, or sizes that the collective refuses.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 from treadle.errors import ScheduleError
@@ -174,10 +175,7 @@ def _part(local: Tensor, cut: tuple[slice, ...] | None, mine: tuple[slice, ...])
 
 
 def _count(cut: tuple[slice, ...] | None) -> int:
-    count = 0 if cut is None else 1
-    for one in cut or ():
-        count *= one.stop - one.start
-    return count
+    return 0 if cut is None else prod(_shape(cut))
 
 
 def _shape(cut: Sequence[slice]) -> tuple[int, ...]:

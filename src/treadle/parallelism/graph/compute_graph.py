@@ -11,7 +11,7 @@ the prime counts the atom's repetitions in that tensor; of a role, its repetitio
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
@@ -314,6 +314,13 @@ class ComputeGraph:
 
     def __str__(self) -> str:
         return "\n".join(["Nodes:", *(f"  {node_line(self, node)}" for node in self.nodes)])
+
+
+def output_of(nodes: Sequence[Node], tensors: Sequence[TensorRef]) -> Node:
+    """The node that ends a graph of these nodes, and gives these tensors as they are made."""
+    dims = [nodes[tensor.node].results[tensor.slot].dims for tensor in tensors]
+    operands = tuple(Operand(tensor, own, own) for tensor, own in zip(tensors, dims, strict=True))
+    return Node("output", OperatorKind.OUTPUT, operands, phase=Phase.BACKWARD)
 
 
 def letters() -> Iterator[str]:

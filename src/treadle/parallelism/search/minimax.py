@@ -8,7 +8,6 @@ over the whole model.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
@@ -96,10 +95,8 @@ class Minimax:
 def _moments(graph: FactorGraph) -> FloatArray:
     """Forms of the bytes held at each moment; of the persistent ones where no moment is told apart."""
     names = graph.quantities
-    rows = np.zeros((max(names.n_moments, 1), names.count))
+    rows = np.eye(max(names.n_moments, 1), names.count, names.persistent + 1)
     rows[:, names.persistent] = 1
-    for moment in range(names.n_moments):
-        rows[moment, names.transient(moment)] = 1
     return rows
 
 
@@ -112,33 +109,20 @@ def step_time(
     -----
     Under `Overlap.MODEL` the maximum is taken of the totals, as in section 5.4 of the dissertation.
     """
-    names = graph.quantities
-    rows: list[FloatArray] = []
-    groups: list[tuple[float, tuple[int, ...]]]
-
-    def row(quantities: Sequence[int], weights: Sequence[float]) -> int:
-        made = np.zeros(names.count)
-        made[list(quantities)] = weights
-        rows.append(made)
-        return len(rows) - 1
-
-    sections = range(names.n_sections)
-    compute = [names.compute(s) for s in sections]
-    communication = [names.communication(s) for s in sections]
-    if overlap is Overlap.MODEL:
-        groups = [(1.0, (row(compute, graph.repeats), row(communication, graph.repeats)))]
-    elif overlap is Overlap.NONE:
-        groups = [(1.0, (row([*compute, *communication], [*graph.repeats, *graph.repeats]),))]
+    names, moments = graph.quantities, _moments(graph)
+    one_section = np.eye(names.n_sections, names.count)
+    pairs = np.stack([one_section, np.roll(one_section, names.n_sections, axis=1)], axis=1)
+    """By section a row for its compute and one for its communication."""
+    groups: tuple[tuple[float, tuple[int, ...]], ...]
+    if overlap is Overlap.LAYER:
+        rows = pairs.reshape(-1, names.count)
+        groups = tuple((float(n), (2 * at, 2 * at + 1)) for at, n in enumerate(graph.repeats))
     else:
-        groups = [
-            (float(graph.repeats[s]), (row([compute[s]], [1]), row([communication[s]], [1])))
-            for s in sections
-        ]
-    moments = _moments(graph)
-    n = len(rows)
-    return Minimax(
-        np.vstack([*rows, moments]), tuple(groups), tuple(range(n, n + len(moments))), memory_bytes
-    )
+        rows = np.tensordot(np.array(graph.repeats, np.float64), pairs, axes=1)
+        rows = rows if overlap is Overlap.MODEL else rows.sum(axis=0, keepdims=True)
+        groups = ((1.0, tuple(range(len(rows)))),)
+    limited = range(len(rows), len(rows) + len(moments))
+    return Minimax(np.vstack([rows, moments]), groups, tuple(limited), memory_bytes)
 
 
 def peak_memory(graph: FactorGraph) -> Minimax:

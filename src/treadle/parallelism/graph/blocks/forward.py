@@ -7,6 +7,7 @@ be one only (``k``, ``g``, ``n``) are left out if there is one.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 from treadle.parallelism.graph.compute_graph import (
@@ -20,6 +21,7 @@ from treadle.parallelism.graph.compute_graph import (
     Result,
     Source,
     TensorRef,
+    factors,
 )
 
 OPTIONAL = "kgn"
@@ -57,20 +59,15 @@ class Forward:
         >>> Forward({"k": 1, "g": 4, "d": 8, "h": 32}).dims("(kgd)h")
         ((Index(atom=0, prime=0), Index(atom=1, prime=0)), (Index(atom=2, prime=0),))
         """
-        dims: list[list[Index]] = []
-        is_open = False
-        for at, token in enumerate(word):
-            if token == "(":
-                dims.append([])
-                is_open = True
-            elif token == ")":
-                is_open = False
-            elif token != "'" and (self.sizes[token] > 1 or token not in OPTIONAL):
-                number = self._numbers.setdefault(token, len(self._numbers))
-                if not is_open:
-                    dims.append([])
-                dims[-1].append(Index(number, int(word[at + 1 : at + 2] == "'")))
-        return tuple(tuple(dim) for dim in dims if dim)
+        dims = []
+        for group, single in re.findall(r"\(([^)]*)\)|(\w'?)", word):
+            dim = []
+            for letter, prime in re.findall(r"(\w)('?)", group or single):
+                if self.sizes[letter] > 1 or letter not in OPTIONAL:
+                    number = self._numbers.setdefault(letter, len(self._numbers))
+                    dim.append(Index(number, len(prime)))
+            dims.append(tuple(dim))
+        return tuple(filter(None, dims))
 
     def placeholder(
         self, name: str, word: str, source: Source, *, path: str = "", element_bytes: int = ELEMENT_BYTES
@@ -135,18 +132,17 @@ class Forward:
             Result(self.dims(word.replace("'", "")), self.dims(word), size)
             for word, size in zip(after, sizes, strict=True)
         )
-        return self.add(
-            Node(
-                name,
-                kind,
-                read,
-                made,
-                operator=operator,
-                whole=frozenset(index for dim in self.dims(whole) for index in dim),
-                linear=tuple(tuple(places) for places in linear),
-                arguments=arguments or {},
-            )
+        node = Node(
+            name,
+            kind,
+            read,
+            made,
+            operator=operator,
+            whole=frozenset(factors(self.dims(whole))),
+            linear=tuple(map(tuple, linear)),
+            arguments=arguments or {},
         )
+        return self.add(node)
 
     def product(
         self, name: str, specification: str, first: TensorRef, second: TensorRef, *, element_bytes: int = 2
@@ -171,19 +167,12 @@ class Forward:
         operator: str,
         whole: str = "",
         linear: Sequence[Sequence[int]] = (),
-        arguments: Mapping[str, object] | None = None,
     ) -> TensorRef:
         """Add an elementwise operator of one result."""
-        return self.apply(
-            name,
-            OperatorKind.ELEMENTWISE,
-            specification,
-            operands,
-            operator=operator,
-            whole=whole,
-            linear=linear,
-            arguments=arguments,
-        )[0]
+        kind = OperatorKind.ELEMENTWISE
+        return self.apply(name, kind, specification, operands, operator=operator, whole=whole, linear=linear)[
+            0
+        ]
 
     def sum_of(self, name: str, word: str, *summands: TensorRef, words: Sequence[str] = ()) -> TensorRef:
         """Add a sum of tensors; ``words`` where summands are repeated over dimensions."""

@@ -8,6 +8,7 @@ adds over what an operand was repeated over. Several gradients of one tensor are
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -26,6 +27,7 @@ from treadle.parallelism.graph.compute_graph import (
     Source,
     TensorRef,
     factors,
+    output_of,
     pairs,
 )
 
@@ -70,14 +72,11 @@ class _Backward:
         self._leaves = leaves
         self._count = len(forward.nodes)
         self._parts: dict[TensorRef, Gradients] = {}  # what there is of a tensor's gradient so far
-        self._users: dict[TensorRef, int] = {}
+        self._users = Counter(operand.tensor for node in forward.nodes for operand in node.operands)
         self._wanted = {entered} if entered is not None else set()
         for number, node in enumerate(forward.nodes):
             if node.source is Source.PARAMETER or any(o.tensor in self._wanted for o in node.operands):
                 self._wanted |= {TensorRef(number, slot) for slot in range(len(node.results))}
-        for node in forward.nodes:
-            for operand in node.operands:
-                self._users[operand.tensor] = self._users.get(operand.tensor, 0) + 1
 
     def graph(self) -> ComputeGraph:
         """Derive it, the last operator first."""
@@ -95,14 +94,12 @@ class _Backward:
                 if gradients[0] is not None:
                     owners[slots[0]] = gradients[0]
             elif any(gradient is not None for gradient in gradients):
-                for operand, part in zip(node.operands, self._of(number, gradients), strict=True):
+                rule = _RULES.get(node.operator, _Backward.of_any)
+                for operand, part in zip(node.operands, rule(self, number, gradients), strict=True):
                     if part is not None:
                         self._parts.setdefault(operand.tensor, []).append(part)
         ordered = {tensor: owners[tensor] for tensor in sorted(owners)}
-        outputs = [self._leaves, *ordered.values()]
-        dims = [self._forward.result(tensor).dims for tensor in outputs]
-        operands = tuple(Operand(tensor, own, own) for tensor, own in zip(outputs, dims, strict=True))
-        self._forward.add(Node("output", OperatorKind.OUTPUT, operands, phase=Phase.BACKWARD))
+        self._forward.add(output_of(self._forward.nodes, [self._leaves, *ordered.values()]))
         return ComputeGraph(self._forward.atoms, tuple(self._forward.nodes), ordered, {self._leaves: tangent})
 
     def _gradient(self, tensor: TensorRef) -> TensorRef | None:
@@ -124,19 +121,9 @@ class _Backward:
         result = Result(made.dims, made.dims, made.element_bytes)
         return self._forward.add(Node(name, kind, operands, (result,), Phase.BACKWARD, **notes))[0]
 
-    def _of(self, number: int, gradients: Gradients) -> Gradients:
-        """Gradients of a node's operands."""
+    def of_einsum(self, number: int, gradients: Gradients) -> Gradients:
+        """Products: each gradient is a product of the result's and the other tensors."""
         node = self._forward.nodes[number]
-        if node.kind is OperatorKind.EINSUM:
-            return self._of_einsum(node, gradients)
-        if node.operator == "add":
-            return [self._of_summand(node, at, gradients) for at in range(len(node.operands))]
-        special = _SPECIAL.get(node.kind)
-        if special is not None and node.operator in ("lookup", "dispatch", "combine"):
-            return special(self, number, gradients)
-        return self._of_any(number, gradients)
-
-    def _of_einsum(self, node: Node, gradients: Gradients) -> Gradients:
         found: Gradients = [None] * len(node.operands)
         for at, operand in enumerate(node.operands):
             others = [_read(other) for place, other in enumerate(node.operands) if place != at]
@@ -147,16 +134,20 @@ class _Backward:
                 found[at] = made[0]
         return found
 
-    def _of_summand(self, node: Node, at: int, gradients: Gradients) -> TensorRef | None:
-        operand = node.operands[at]
-        if operand.tensor not in self._wanted:
-            return None
-        if set(factors(operand.roles)) == set(node.made):
-            return gradients[0]
-        pair = (gradients[0], node.results[0].roles)
-        return self._add(node, OperatorKind.REDUCTION, [pair], [operand], operator="sum", linear=((0,),))[0]
+    def of_sum(self, number: int, gradients: Gradients) -> Gradients:
+        """Summands: each has the sum's gradient, added over what it was repeated over."""
+        node = self._forward.nodes[number]
+        found: Gradients = [None] * len(node.operands)
+        read, kind = [(gradients[0], node.results[0].roles)], OperatorKind.REDUCTION
+        for at, operand in enumerate(node.operands):
+            if operand.tensor in self._wanted and set(factors(operand.roles)) == set(node.made):
+                found[at] = gradients[0]
+            elif operand.tensor in self._wanted:
+                found[at] = self._add(node, kind, read, [operand], operator="sum", linear=((0,),))[0]
+        return found
 
-    def _of_any(self, number: int, gradients: Gradients) -> Gradients:
+    def of_any(self, number: int, gradients: Gradients) -> Gradients:
+        """All others: one operator for all gradients."""
         node = self._forward.nodes[number]
         if node.operator not in READS:
             raise TreadleError(f"graph: no gradient is known of the operator {node.operator!r}")
@@ -231,10 +222,14 @@ class _Backward:
             results.append(Result(made.dims, own, made.element_bytes))
         met_roles = [*(one.roles for one in results), *(one.roles for one in operands)]
         met = {index for one in met_roles for index in factors(one)}
-        sole = len(wanted) == 1 and self._users[wanted[0].tensor] == 1
+        name = self._name(wanted[0].tensor)
+        if len(wanted) > 1:
+            name = f"{node.name}_backward"
+        elif self._users[wanted[0].tensor] > 1:
+            name += f"_{node.name}"
         return self._forward.add(
             Node(
-                self._name(wanted[0].tensor) if sole else self._joint_name(node, wanted),
+                name,
                 kind,
                 tuple(operands),
                 tuple(results),
@@ -250,16 +245,13 @@ class _Backward:
         name = self._forward.nodes[tensor.node].name
         return f"d_{name}" + (f"_{tensor.slot}" if tensor.slot else "")
 
-    def _joint_name(self, node: Node, wanted: Sequence[Operand]) -> str:
-        if len(wanted) > 1:
-            return f"{node.name}_backward"
-        return f"{self._name(wanted[0].tensor)}_{node.name}"
 
-
-_SPECIAL: dict[OperatorKind, Callable[[_Backward, int, Gradients], Gradients]] = {
-    OperatorKind.GATHER: _Backward.of_lookup,
-    OperatorKind.DISPATCH: _Backward.of_dispatch,
-    OperatorKind.COMBINE: _Backward.of_combine,
+_RULES: dict[str, Callable[[_Backward, int, Gradients], Gradients]] = {
+    "einsum": _Backward.of_einsum,
+    "add": _Backward.of_sum,
+    "lookup": _Backward.of_lookup,
+    "dispatch": _Backward.of_dispatch,
+    "combine": _Backward.of_combine,
 }
 
 

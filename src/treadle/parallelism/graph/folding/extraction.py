@@ -13,11 +13,11 @@ from treadle.parallelism.graph.compute_graph import (
     Dims,
     Index,
     Node,
-    Operand,
     OperatorKind,
     Phase,
     Source,
     TensorRef,
+    output_of,
 )
 from treadle.parallelism.graph.folding.cuts import Anatomy, PartCut
 from treadle.parallelism.graph.graph_files import to_json
@@ -75,10 +75,7 @@ class _Extraction:
         if self._after is not None:
             leaves = self._at[self._after.forward]
             tangents = {leaves: self._at[self._after.gradient], **tangents}
-        outputs = [*tangents, *gradients.values()]
-        dims = [self._nodes[tensor.node].results[tensor.slot].dims for tensor in outputs]
-        operands = tuple(Operand(tensor, own, own) for tensor, own in zip(outputs, dims, strict=True))
-        self._nodes.append(Node("output", OperatorKind.OUTPUT, operands, phase=Phase.BACKWARD))
+        self._nodes.append(output_of(self._nodes, [*tangents, *gradients.values()]))
         graph = _compact(self._graph.atoms, self._nodes, gradients, tangents)
         return ModelPart(name, graph, 1, enters, leaves)
 
