@@ -18,7 +18,9 @@ from treadle.finder.building.resilience import (
     _count,
     resilience,
 )
+from treadle.inputs.problem import Problem
 from treadle.planning import parse_amounts
+from treadle.schedulers.bound_results import bound_problem
 from treadle.topologies import TopologyBuilder, parse
 
 
@@ -128,11 +130,11 @@ def test_one_of_parallel_fibres_may_fail() -> None:
 def test_alike_cables_in_parallel_are_judged_once(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
 
-    def counted(fabric: Any, *words: Any, **options: Any) -> Any:
-        asked.append(fabric.name)
-        return treadle.bound(fabric, *words, **options)
+    def counted(problem: Problem, *words: Any) -> Any:
+        asked.append(problem.topology.name)
+        return bound_problem(problem, *words)
 
-    monkeypatch.setattr("treadle.finder.building.resilience.bound", counted)
+    monkeypatch.setattr("treadle.finder.building.resilience.bound_problem", counted)
     resilience("with_parallel_links(complete(3), 4)", cables=1, samples=30, seed=1, collectives=["allgather"])
     assert len(asked) == 4  # the whole, and one for each of three pairs of nodes
 

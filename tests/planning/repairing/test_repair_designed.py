@@ -14,7 +14,7 @@ from treadle.errors import ScheduleError
 from treadle.inputs.problem import Problem
 from treadle.planning import repair, simulate, solve, verify
 from treadle.schedulers.repairing import repair_candidates
-from treadle.schedulers.solving import SolveResult
+from treadle.schedulers.solving import SolveResult, solve_problem
 from treadle.schedulers.step_candidates import volume_bound
 from treadle.schedules.plan import Plan
 from treadle.schedules.plan_files.archive import load_plan
@@ -125,14 +125,14 @@ def test_the_least_bound_stands_beside_the_fastest_plan(monkeypatch: pytest.Monk
     """As on more than 128 ranks, where steps come with a looser bound than trees."""
 
     def loosened(*args: Any, **options: Any) -> SolveResult:
-        found = solve(*args, **options)
+        found = solve_problem(*args, **options)
         if found.plan.algorithm == "forestcoll":
             return found
         bound = volume_bound(Problem(found.plan.topology, found.plan.collective))
         plan = replace(found.plan, optimal_algbw=bound.algbw, witness=bound.witness)
         return replace(found, bound=bound, plan=plan)
 
-    monkeypatch.setattr(repair_candidates, "solve", loosened)
+    monkeypatch.setattr(repair_candidates, "solve_problem", loosened)
     plan = solve("mesh(2, 3)", "allreduce").plan
     corner = plan.topology.node_names[0]
     result = repair(plan, nodes=[corner], size_bytes=1024)

@@ -389,7 +389,13 @@ def test_names_of_plans_are_told_apart() -> None:
         return SimpleNamespace(algorithm=algorithm, topology=SimpleNamespace(name=fabric))
 
     plans = [plan("ring", "a"), plan("ring", "b"), plan("tree", "a"), plan("ring", "b"), plan("ring", "a")]
-    assert plan_page._names(plans[0], plans[1:]) == ["ring", "ring on b", "tree", "ring on b (2)", "ring (2)"]
+    assert plan_page.shown_names(plans[0], plans[1:]) == [
+        "ring",
+        "ring on b",
+        "tree",
+        "ring on b (2)",
+        "ring (2)",
+    ]
 
 
 @pytest.mark.parametrize("name", ["page.html", "a/page.HTM"])

@@ -44,7 +44,7 @@ def named(fabric: DrawnFabric, *links: str) -> list[int]:
 
 def test_all_that_needs_no_simulation(boxes: Plan) -> None:
     fabric = DrawnFabric(boxes.topology)
-    found = plan_page._static_values(boxes, fabric)
+    found = plan_page.static_values(boxes, fabric)
     words = "3 of 4 shards must enter leaf0.gpu0 through 50 GB/s: at most 66.67 GB/s"
     assert found["title"] == f"allgather on {BOXES}"
     assert found["lede"] == words
@@ -189,24 +189,24 @@ def test_the_course_in_time(boxes: Plan, monkeypatch: pytest.MonkeyPatch) -> Non
         options=SimpleNamespace(slices=7), graph=SimpleNamespace(program=SimpleNamespace())
     )
     run: Any = SimpleNamespace(last=last)
-    found: Any = plan_page._course(boxes, cast(Any, None), 2**21, run)
+    found: Any = plan_page.course_values(boxes, cast(Any, None), 2**21, run)
     assert (found["size"], found["slices"], found["timeline"]) == ("2MB", 7, "told")
     told = found["arrivals"]
     assert (told["rows"], told["columns"], told["from"], told["to"]) == (2, 3, 2.0, 4.0)
     assert list(base64.b64decode(told["cells"])) == [0, 1, 128, 255, 0, round(0.25 * 254) + 1]
     assert told["what"] == "when the rank of a row has all of the shard of a column"
     monkeypatch.setattr(plan_page, "arrivals", lambda run, program: np.full((1, 2), -1.0))
-    still: Any = plan_page._course(boxes, cast(Any, None), 2**21, run)
+    still: Any = plan_page.course_values(boxes, cast(Any, None), 2**21, run)
     assert (still["arrivals"]["from"], still["arrivals"]["to"]) == (0.0, 0.0)
     assert list(base64.b64decode(still["arrivals"]["cells"])) == [0, 0]
     last.graph.program = 3
-    assert "arrivals" not in plan_page._course(boxes, cast(Any, None), 2**21, run)
+    assert "arrivals" not in plan_page.course_values(boxes, cast(Any, None), 2**21, run)
 
 
 def test_others_are_of_the_same_collective(boxes: Plan, ring: Plan) -> None:
     with pytest.raises(
         FormatError, match=r"^report: another plan has collective allreduce, expected allgather as the first$"
     ):
-        plan_page._check_alike(boxes, ring)
-    plan_page._check_alike(boxes, boxes)
+        plan_page.check_alike(boxes, ring)
+    plan_page.check_alike(boxes, boxes)
     assert boxes.collective.kind is CollectiveKind.ALLGATHER

@@ -12,7 +12,7 @@ from treadle import planning
 from treadle.context import TimeLimitError
 from treadle.inputs.problem import Problem
 from treadle.planning import bound, pose, solve
-from treadle.schedulers import bounds, group_rates
+from treadle.schedulers import bound_results, bounds, group_rates
 from treadle.schedulers.alone_rates import alike_groups, alone_in_plan
 from treadle.schedulers.shared_rates import shared_rates
 from treadle.schedules.alltoall.demands import Demands, block_demands
@@ -133,7 +133,7 @@ def test_what_is_known_together_is_told_where_time_ends_before_each_alone(
     def late(*_: object) -> None:
         raise TimeLimitError("the time limit was reached")
 
-    monkeypatch.setattr(bounds, "rates_of", late)
+    monkeypatch.setattr(bound_results, "rates_of", late)
     found = bound("mesh:3,4", "allreduce", mesh="3,4", axes="0", forward=True)
     assert (found.algbw, found.alone) == (1, ())
 
