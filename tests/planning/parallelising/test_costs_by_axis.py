@@ -70,7 +70,7 @@ def large(mesh: Mesh, *, paired: bool = True) -> LargeCosts:
     def block(size: int) -> Any:
         return SimpleNamespace(time_s=lambda n_bytes: ("block", size, n_bytes))
 
-    costs._block_price = block  # type: ignore[method-assign]
+    vars(costs)["_block_price"] = block
     return costs
 
 

@@ -26,7 +26,7 @@ from treadle.training.prices.direct_prices import (
     limit_price,
     torus_sides,
 )
-from treadle.training.prices.schedule_prices import _distances, _farthest_s
+from treadle.training.prices.schedule_prices import _farthest_s
 from treadle.training.step_trace import lanes_of, step_trace
 from treadle.training.step_workload import step_workload
 from treadle.training.timeline.task import COMPUTE_STREAM, Category, Task
@@ -155,12 +155,6 @@ def test_the_farthest_rank_is_an_alpha_and_latencies_away() -> None:
     assert _farthest_s(back, 10) == pytest.approx((1 + 3 + 20) / 1e9)
     groups = Problem(fabric, Collective(GATHER, (0, 1, 2, 2)[:2]))
     assert _farthest_s(groups, 10) == pytest.approx(13 / 1e9)
-
-
-def test_shortest_ways() -> None:
-    out = [[(1, 7), (2, 2)], [(3, 1)], [(1, 3), (3, 9)], [], [(0, 1)]]
-    assert _distances(out, 0) == {0: 0, 2: 2, 1: 5, 3: 6}
-    assert _distances(out, 3) == {3: 0}
 
 
 def traffic(kind: CollectiveKind | None, *axes: str) -> Traffic:
@@ -300,7 +294,7 @@ def test_a_trace_tells_of_each_task() -> None:
 def test_axes_of_the_mesh_in_its_own_order() -> None:
     costs = step_costs("complete(12)", MESH, schedule="bound", alpha_s=0)
     assert costs._real(("tp", "dp", "other")) == ("dp", "tp")
-    assert (costs._group_size(("tp", "dp")), costs._group_size(("other",))) == (6, 1)
+    assert costs.send_s("other", 5) == 0
     assert costs.time_s(SUM, ("other",), 5) == 0
     assert costs.time_s(GATHER, ("tp", "dp"), 600) == costs.time_s(GATHER, ("dp", "tp"), 600) > 0
     assert [(one.kind, one.axes) for one in costs.priced] == [(GATHER, ("dp", "tp"))]

@@ -21,11 +21,10 @@ from treadle.parallelism.plan.plan_setting import PlanSetting, kept_fabric
 from treadle.parallelism.problem.variables import StateVariable
 from treadle.parallelism.search.local_moves import improved
 from treadle.parallelism.search.minimax import peak_memory, step_time
-from treadle.parallelism.search.slices import Slice, consistent
+from treadle.parallelism.search.slices import Slice, boxes_of, consistent
 from treadle.parallelism.searching.parallel_result import FabricSearch, ParallelizeResult
 from treadle.parallelism.searching.plan_search import PlanSearch
 from treadle.refusal import Refusal
-from treadle.schedules.mesh import Mesh
 
 _MOST_ALTERNATIVES = 8
 
@@ -120,18 +119,14 @@ def explain_tensor(result: ParallelizeResult, name: str) -> tuple[ExplainedTenso
     [('forward', 'stored', 'h:0'), ('forward', 'embedding takes', 'h:0')]
     """
     search = result.searches[0]
-    parts = {part.name: part for part in result.model.parts}
+    posed, parts = search.found.posed, {part.name: part for part in result.model.parts}
     return tuple(
         ExplainedTensor(
-            tensor_story(search.best.plan, parts[part], tensor, _own_mesh(search), search.found.posed.costs),
+            tensor_story(search.best.plan, parts[part], tensor, posed.problem.mesh, posed.costs),
             _alternatives(result, search, list(parts).index(part), tensor),
         )
         for part, tensor in found_tensors(result.model, name)
     )
-
-
-def _own_mesh(search: FabricSearch) -> Mesh:
-    return search.found.posed.problem.mesh
 
 
 def _alternatives(
@@ -151,34 +146,19 @@ def _alternatives(
         for state, sharding in enumerate(variable.states):
             if state == plan[number]:
                 continue
-            left = [*posed.within[:number], np.array([state]), *posed.within[number + 1 :]]
-            domains = consistent(graph, tuple(left))
-            if domains is None:
+            domains = consistent(graph, boxes_of(posed.within, number, [np.array([state])])[0])
+            changed = (*plan[:number], state, *plan[number + 1 :])
+            # the one changed state must be allowed with all others as they are
+            if domains is None or not graph.is_allowed(changed):
                 continue
             cut = Slice(graph, domains)
-            labels = _nearest(cut, [*plan[:number], state, *plan[number + 1 :]])
-            if labels is None:
+            if (labels := cut.labels(changed)) is None:
                 continue
-            better = cut.plan(improved(cut, aim, labels))
-            amounts = graph.amounts(better)
+            amounts = graph.amounts(cut.plan(improved(cut, aim, labels)))
             if aim.fits(amounts):
-                value = aim.value(amounts)
-                found.append(
-                    OtherState(
-                        variable.wait.value,
-                        spelled_state(letters, sharding),
-                        value,
-                        value / now - 1,
-                        memory.value(amounts),
-                    )
-                )
+                what, words, value = variable.wait.value, spelled_state(letters, sharding), aim.value(amounts)
+                found.append(OtherState(what, words, value, value / now - 1, memory.value(amounts)))
     return tuple(sorted(found, key=lambda one: one.seconds)[:_MOST_ALTERNATIVES])
-
-
-def _nearest(cut: Slice, plan: list[int]) -> list[int] | None:
-    """The plan in the slice, if the one changed state is allowed with all others as they are."""
-    labels = cut.labels(plan)
-    return labels if labels is not None and cut.graph.is_allowed(plan) else None
 
 
 def plan_changes(result: ParallelizeResult, path: Path | str) -> PlanChanges:

@@ -92,19 +92,21 @@ class FabricRun:
         claim = PlanClaim(best.seconds, bound_s, best.memory_bytes, self.plans.request.overlap.value)
         best = replace(best, plan=replace(best.plan, claim=claim))
         trial = MeshTrial(mesh, best.seconds, bound_s, True)
-        again = self.plans.retimed(best.plan, costs)
+        return self._search_of(best, named, bound_s, bound_s, (trial,), found)
+
+    def _search_of(
+        self,
+        best: PricedPlan,
+        named: Sequence[PricedPlan],
+        bound_s: float,
+        checked_s: float,
+        trials: tuple[MeshTrial, ...],
+        found: MeshFound,
+    ) -> FabricSearch:
+        late, again = found.is_late, self.plans.retimed(best.plan, found.posed.costs)
+        mesh, rows = best.plan.mesh, ordered(named)
         return FabricSearch(
-            self.topology,
-            mesh,
-            best,
-            ordered(named),
-            bound_s,
-            bound_s,
-            found.is_late,
-            (trial,),
-            again,
-            found,
-            self.costs,
+            self.topology, mesh, best, rows, bound_s, checked_s, late, trials, again, found, self.costs
         )
 
     def run(self, mesh: Mesh | None) -> FabricSearch:
@@ -115,13 +117,9 @@ class FabricRun:
         InfeasibleError
             If no plan fits into memory, with the least memory that one does.
         """
-        meshes = (
-            [mesh]
-            if mesh is not None
-            else coarse_meshes(len(self.topology.compute_nodes), self.topology.name)
-        )
+        n_ranks = len(self.topology.compute_nodes)
         found = search_meshes(
-            meshes,
+            coarse_meshes(n_ranks, self.topology.name) if mesh is None else [mesh],
             lambda one: self.plans.look(self.plans.pose(one, self.costs(one))),
             lambda _, look: self.plans.search(look, known=self.plans.coarser_plans(look.found.posed)),
             gap=self.plans.request.gap,
@@ -162,19 +160,7 @@ class FabricRun:
         if self.options.get("mixed", False):
             best, bound_s, of_mixtures_s = self._mixed(best, posed, labels, bound_s)
             checked_s = max(min(checked_s, of_mixtures_s), 0.0)
-        return FabricSearch(
-            self.topology,
-            mesh,
-            best,
-            ordered(named),
-            bound_s,
-            checked_s,
-            found.best.found.is_late,
-            trials,
-            self.plans.retimed(best.plan, posed.costs),
-            found.best.found,
-            self.costs,
-        )
+        return self._search_of(best, named, bound_s, checked_s, trials, found.best.found)
 
     def unawares(self, mesh: Mesh, costs: Costs) -> PricedPlan | None:
         """What a plan really takes that is best by other costs on a mesh; None if none is found that fits.
@@ -247,24 +233,18 @@ class FabricRun:
 
         Then a bound on them that was checked: infinity where layers cannot differ.
         """
-        request = self.plans.request
+        request, problem, costs = self.plans.request, posed.problem, posed.costs
+        most, overlap, effort = request.memory_bytes, request.overlap, SearchEffort(gap=request.gap)
         with under(self.context_for(best.plan.mesh)):
-            found = mixed(
-                posed.problem,
-                posed.costs,
-                [labels],
-                memory_bytes=request.memory_bytes,
-                overlap=request.overlap,
-                effort=SearchEffort(gap=request.gap),
-            )
+            found = mixed(problem, costs, [labels], memory_bytes=most, overlap=overlap, effort=effort)
         if found is None:
             return best, bound_s, inf
-        layering = layering_of(posed.problem, posed.costs)
+        layering = layering_of(problem, costs)
         assert layering is not None, "layers were mixed"
         with under(self.context_for(best.plan.mesh)):
             checked_s = self.plans.checked_mixture(found[1], layering)
         bound_s = min(bound_s, max(found[1].bound, 0.0))
-        row = self.plans.priced(OURS, found[0], posed.costs)
+        row = self.plans.priced(OURS, found[0], costs)
         if not row.fits or row.seconds >= best.seconds:
             return best, bound_s, checked_s
         claim = PlanClaim(row.seconds, bound_s, row.memory_bytes, request.overlap.value)

@@ -9,6 +9,8 @@ it has no price, so that no plan uses it.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+from functools import cached_property
 from math import inf, prod
 
 import numpy as np
@@ -18,7 +20,7 @@ from treadle.inputs.problem import pose
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.mesh import Mesh
 from treadle.topologies.topology import Topology
-from treadle.training.costs import Costs, Traffic
+from treadle.training.costs import Costs, DerivedCosts
 from treadle.training.prices.collective_prices import Price, TimeModel
 from treadle.training.prices.fabric_costs import FabricCosts
 from treadle.training.prices.schedule_prices import MOST_EXCHANGED, optimal_price
@@ -33,7 +35,8 @@ def costs_of_any_size(costs: FabricCosts) -> Costs:
     return LargeCosts(costs) if costs.mesh.n_ranks > MOST_TOGETHER else costs
 
 
-class LargeCosts:
+@dataclass(frozen=True)
+class LargeCosts(DerivedCosts):
     """Seconds of collectives of thousands of ranks (`training.costs.Costs`).
 
     Parameters
@@ -41,12 +44,16 @@ class LargeCosts:
     costs : FabricCosts
     """
 
-    def __init__(self, costs: FabricCosts) -> None:
-        self._costs = costs
-        self._blocks: dict[int, Price] = {}
-        self._sizes = dict(zip(costs.mesh.axis_names, costs.mesh.shape, strict=True))
-        self._is_paired = has_equal_pairs(costs.topology)
-        self.words, self.is_bound = costs.words, costs.is_bound
+    costs: FabricCosts
+    _blocks: dict[int, Price] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    @cached_property
+    def _sizes(self) -> dict[str, int]:
+        return dict(zip(self.costs.mesh.axis_names, self.costs.mesh.shape, strict=True))
+
+    @cached_property
+    def _is_paired(self) -> bool:
+        return has_equal_pairs(self.costs.topology)
 
     def time_s(self, kind: CollectiveKind, axes: tuple[str, ...], size_bytes: float) -> float:
         """As `FabricCosts.time_s`; infinite for all-to-alls without a price."""
@@ -54,35 +61,27 @@ class LargeCosts:
         if kind is CollectiveKind.ALLTOALL:
             return self._exchange_s(tuple(real), size_bytes)
         if not self._is_paired or kind not in (CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALLREDUCE):
-            return self._costs.time_s(kind, axes, size_bytes)
-        once = self._costs.time_s(_GATHER, axes, size_bytes)
+            return self.costs.time_s(kind, axes, size_bytes)
+        once = self.costs.time_s(_GATHER, axes, size_bytes)
         return once if kind is CollectiveKind.REDUCE_SCATTER else 2 * once
 
-    def send_s(self, axis: str, size_bytes: float) -> float:
-        """As `FabricCosts.send_s`."""
-        return self._costs.send_s(axis, size_bytes)
-
-    def slowdowns(self, running: tuple[Traffic, ...]) -> tuple[float, ...]:
-        """As `FabricCosts.slowdowns`."""
-        return self._costs.slowdowns(running)
-
     def _exchange_s(self, axes: tuple[str, ...], size_bytes: float) -> float:
-        size, mesh = prod(self._sizes[axis] for axis in axes), self._costs.mesh
+        size, mesh = prod(self._sizes[axis] for axis in axes), self.costs.mesh
         if size < 2:
             return 0.0
         inner = tuple(axis for axis, ranks in self._sizes.items() if ranks > 1)[-len(axes) :]
         if mesh.rank_order is not None or axes != inner or 2 * size > MOST_TOGETHER:
             is_known = mesh.n_ranks <= MOST_EXCHANGED
-            return self._costs.time_s(CollectiveKind.ALLTOALL, axes, size_bytes) if is_known else inf
+            return self.costs.time_s(CollectiveKind.ALLTOALL, axes, size_bytes) if is_known else inf
         if size not in self._blocks:
             self._blocks[size] = self._block_price(size)
         return self._blocks[size].time_s(size_bytes)
 
     def _block_price(self, size: int) -> Price:
         """Of all-to-alls within each of the first blocks of so many ranks."""
-        count = min(MOST_TOGETHER // size, self._costs.mesh.n_ranks // size)
+        count = min(MOST_TOGETHER // size, self.costs.mesh.n_ranks // size)
         mesh = Mesh((count, size), ("block", "rank"))
-        costs = self._costs
+        costs = self.costs
         ranks = range(count * size)
         problem = pose(costs.topology, CollectiveKind.ALLTOALL, ranks=ranks, mesh=mesh, axes="rank")
         with under(context().unlimited):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from math import inf, isfinite
+from math import isfinite
 from typing import Generic, TypeVar
 
 from treadle.context import context
@@ -91,64 +91,44 @@ def search_meshes(
     InfeasibleError
         If ranks of groups do not reach each other on any mesh, as the last one says.
     """
-    state = _Search(look, search, gap)
-    state.try_all(meshes)
-    while refines and state.best is not None and not context().is_late:
-        before = state.best
-        if len(before.shape) >= MOST_AXES:
-            break
-        state.try_all(finer_meshes(before))
-        if state.best == before:
-            break
-    if state.best is None:
-        raise state.refused or InfeasibleError("no mesh: expected at least one")
-    trials = tuple(
-        MeshTrial(mesh, one.seconds, one.bound_s, mesh in state.searched) for mesh, one in state.known.items()
-    )
-    return MeshSearch(state.known[state.best], state.best, trials)
+    known: dict[Mesh, Look[_Found]] = {}
+    searched: set[Mesh] = set()
+    refused = InfeasibleError("no mesh: expected at least one")
 
+    def merit(mesh: Mesh) -> tuple[float, float]:
+        """The quickest is best; where nothing fits, what promises most."""
+        return known[mesh].seconds, known[mesh].bound_s
 
-class _Search(Generic[_Found]):
-    def __init__(
-        self,
-        look: Callable[[Mesh], Look[_Found]],
-        search: Callable[[Mesh, Look[_Found]], Look[_Found]],
-        gap: float,
-    ) -> None:
-        self.look, self.search, self.gap = look, search, gap
-        self.known: dict[Mesh, Look[_Found]] = {}
-        self.searched: set[Mesh] = set()
-        self.refused: InfeasibleError | None = None
-
-    @property
-    def best(self) -> Mesh | None:
-        """Of those known: the quickest, or where nothing fits the one that promises most."""
-        return min(
-            self.known, key=lambda mesh: (self.known[mesh].seconds, self.known[mesh].bound_s), default=None
-        )
-
-    def try_all(self, meshes: Iterable[Mesh]) -> None:
-        """Look at all, then search those that may hold something better."""
+    def try_all(meshes: Iterable[Mesh]) -> Mesh | None:
+        """Look at all, then search those that may hold something better; return the best of all known."""
+        nonlocal refused
         new = []
         for mesh in meshes:
-            if mesh in self.known or (self.known and context().is_late):
+            if mesh in known or (known and context().is_late):
                 continue
             context().announce(f"mesh {mesh.text}")
             try:
-                self.known[mesh] = self.look(mesh)
+                known[mesh] = look(mesh)
+                new.append(mesh)
             except InfeasibleError as error:
-                self.refused = error
-                continue
-            new.append(mesh)
-        for mesh in sorted(new, key=lambda one: (self.known[one].seconds, self.known[one].bound_s)):
-            if context().is_late and isfinite(self.least):
-                return
-            if self.known[mesh].bound_s < self.least * (1 - self.gap):
+                refused = error
+        for mesh in sorted(new, key=merit):
+            least = min(one.seconds for one in known.values())
+            if context().is_late and isfinite(least):
+                break
+            if known[mesh].bound_s < least * (1 - gap):
                 context().announce(f"mesh {mesh.text}")
-                self.known[mesh] = self.search(mesh, self.known[mesh])
-                self.searched.add(mesh)
+                known[mesh] = search(mesh, known[mesh])
+                searched.add(mesh)
+        return min(known, key=merit, default=None)
 
-    @property
-    def least(self) -> float:
-        """Seconds of the best plan so far."""
-        return min((one.seconds for one in self.known.values()), default=inf)
+    best, before = try_all(meshes), None
+    while refines and best not in (None, before) and not context().is_late:
+        assert best is not None
+        if len(best.shape) >= MOST_AXES:
+            break
+        best, before = try_all(finer_meshes(best)), best
+    if best is None:
+        raise refused
+    trials = (MeshTrial(mesh, one.seconds, one.bound_s, mesh in searched) for mesh, one in known.items())
+    return MeshSearch(known[best], best, tuple(trials))

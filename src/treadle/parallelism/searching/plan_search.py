@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from math import inf
 
@@ -18,8 +18,8 @@ from treadle.parallelism.graph.model_graph import ModelGraph
 from treadle.parallelism.plan.parallel_plan import ParallelPlan
 from treadle.parallelism.problem.refining import JoinedCosts, refined
 from treadle.parallelism.problem.search_problem import SearchProblem, pose
-from treadle.parallelism.search.bound_witness import bound_witness, proof_steps
-from treadle.parallelism.search.branching import NAMED_EFFORT, SearchEffort, minimise
+from treadle.parallelism.search.bound_witness import ProofStep, bound_witness, proof_steps
+from treadle.parallelism.search.branching import NAMED_EFFORT, Incumbent, SearchEffort, minimise
 from treadle.parallelism.search.factor_graph import FactorGraph
 from treadle.parallelism.search.layer_columns import Layering, priced
 from treadle.parallelism.search.minimax import Minimax, step_time
@@ -82,7 +82,7 @@ class PlanSearch:
     def look(self, posed: PosedMesh) -> Look[MeshFound]:
         """The best named plan that fits, and the first bound."""
         graph = posed.problem.graph
-        aim = step_time(graph, overlap=self.request.overlap, memory_bytes=self.request.memory_bytes)
+        aim = self._aim(graph)
         effort = SearchEffort(gap=self.request.gap, n_parts=1, first_solves=_FIRST_SOLVES)
         with under(context().unlimited):  # each mesh has a look at least
             found = minimise(graph, aim, within=posed.within, named=self.allowed(posed), effort=effort)
@@ -107,7 +107,7 @@ class PlanSearch:
         """
         posed = before.found.posed
         graph, known = posed.problem.graph, list(known)
-        aim = step_time(graph, overlap=self.request.overlap, memory_bytes=self.request.memory_bytes)
+        aim = self._aim(graph)
         value, best = min(((_value(graph, aim, plan), plan) for plan in known), default=(inf, None))
         if best is not None and value <= before.seconds and before.bound_s >= value * (1 - self.request.gap):
             return Look(value, before.bound_s, replace(before.found, plan=best))
@@ -165,64 +165,50 @@ class PlanSearch:
 
     def checked_bound(self, found: MeshFound) -> float:
         """What the evaluator's own pass proves over the whole problem, or over the search's boxes."""
-        graph, request = found.posed.problem.graph, self.request
+        graph, proof = found.posed.problem.graph, found.proof
+        overlap, most = self.request.overlap, self.request.memory_bytes
+        known = [] if found.plan is None else [found.plan]
         witness = bound_witness(
-            graph,
-            memory_bytes=request.memory_bytes,
-            overlap=request.overlap,
-            known=[] if found.plan is None else [found.plan],
-            n_solves=_FIRST_SOLVES,
+            graph, memory_bytes=most, overlap=overlap, known=known, n_solves=_FIRST_SOLVES
         )
         if witness is None:
             return inf
-        at_root = checked_bound(
-            graph, witness, overlap=request.overlap.value, memory_bytes=request.memory_bytes
-        )
-        if found.proof is None or found.proof.record is None or at_root >= found.proof.bound:
+        at_root = checked_bound(graph, witness, overlap=overlap.value, memory_bytes=most)
+        if proof is None or proof.record is None or at_root >= proof.bound:
             return at_root
-        within = found.posed.within if request.pins else None
-        steps = proof_steps(
-            graph,
-            step_time(graph, overlap=request.overlap, memory_bytes=request.memory_bytes),
-            found.proof.record,
-            at_least=found.proof.bound,
-            known=found.proof.plans,
-            overlap=request.overlap,
-            within=within,
-        )
-        by_boxes = checked_proof(
-            graph,
-            steps,
-            overlap=request.overlap.value,
-            memory_bytes=request.memory_bytes,
-            within=within,
-        )
+        within = found.posed.within if self.request.pins else None
+        steps = self._proof_steps(graph, self._aim(graph), proof, within)
+        by_boxes = checked_proof(graph, steps, overlap=overlap.value, memory_bytes=most, within=within)
         return max(at_root, by_boxes)
+
+    def _aim(self, graph: FactorGraph) -> Minimax:
+        return step_time(graph, overlap=self.request.overlap, memory_bytes=self.request.memory_bytes)
+
+    def _proof_steps(
+        self, graph: FactorGraph, aim: Minimax, found: Incumbent, within: Domains | None = None
+    ) -> Iterator[ProofStep]:
+        """Steps of the proof of a search's bound."""
+        assert found.record is not None, "a search keeps its splits"
+        known, overlap = found.plans, self.request.overlap
+        return proof_steps(
+            graph, aim, found.record, at_least=found.bound, known=known, overlap=overlap, within=within
+        )
 
     def checked_mixture(self, found: MixedLayers, layering: Layering) -> float:
         """What that pass proves of layers that may differ, at the prices of their bound."""
         request = self.request
         if found.column is None or found.ending is None:
             return 0.0
-        proofs = []
-        for side, one in ((layering.layers, found.column), (layering.ends, found.ending)):
-            assert one.record is not None, "a search of columns keeps its splits"
-            proofs.append(
-                proof_steps(
-                    side.graph,
-                    priced(side, request.overlap, found.prices),
-                    one.record,
-                    at_least=one.bound,
-                    known=one.plans,
-                    overlap=request.overlap,
-                )
-            )
+        block, ends = (
+            self._proof_steps(side.graph, priced(side, request.overlap, found.prices), one)
+            for side, one in ((layering.layers, found.column), (layering.ends, found.ending))
+        )
         return checked_mixture(
             layering.graph,
             layering.block,
             layering.boundary,
             found.prices.tolist(),
-            (proofs[0], proofs[1]),
+            (block, ends),
             overlap=request.overlap.value,
             memory_bytes=request.memory_bytes,
         )

@@ -99,9 +99,7 @@ def least_of_cuts(layers_s: Sequence[float], n_stages: int, micro_batches: int) 
     >>> least_of_cuts([1.0, 1.0, 3.0], 2, 4)
     14.0
     """
-    before = [0.0]
-    for seconds in layers_s:
-        before.append(before[-1] + seconds)
+    before = [0.0, *accumulate(layers_s)]
     least = [inf, *(micro_batches * done for done in before[1:])]
     for _ in range(n_stages - 1):
         least = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, partial
 from types import MappingProxyType
 
 import numpy as np
@@ -97,6 +97,7 @@ def scheduler_named(name: str) -> StepSchedulerRecord:
     return SCHEDULERS[meant]
 
 
+_FORWARDING = "; --forward (forward=True) lets ranks of other groups pass data on"
 _MOST_KNOWN = 4096
 _Known = tuple[str, Mesh, str, MessageCosts, bool, bool, Traffic]
 _KNOWN: dict[_Known, Price] = {}
@@ -204,17 +205,17 @@ class FabricCosts:
 
     def time_s(self, kind: CollectiveKind, axes: tuple[str, ...], size_bytes: float) -> float:
         """Seconds of a collective that all groups along `axes` do at once; 0 where a group is one rank."""
-        if self._group_size(axes) < 2:
-            return 0.0
-        seconds = self.price((kind, self._real(axes))).time_s(float(size_bytes))
-        return self.network.time_s(kind, float(size_bytes), seconds, is_bound=self.is_bound)
+        return self._seconds((kind, self._real(axes)), float(size_bytes))
 
     def send_s(self, axis: str, size_bytes: float) -> float:
         """Seconds until every rank has sent so many bytes to the next along `axis`."""
-        if self._group_size((axis,)) < 2:
+        return self._seconds((None, self._real((axis,))), float(size_bytes))
+
+    def _seconds(self, traffic: Traffic, size_bytes: float) -> float:
+        if not traffic[1]:
             return 0.0
-        seconds = self.price((None, (axis,))).time_s(float(size_bytes))
-        return self.network.time_s(None, float(size_bytes), seconds, is_bound=self.is_bound)
+        seconds = self.price(traffic).time_s(size_bytes)
+        return self.network.time_s(traffic[0], size_bytes, seconds, is_bound=self.is_bound)
 
     def slowdowns(self, running: tuple[Traffic, ...]) -> tuple[float, ...]:
         """How many times longer each takes while all of these run at once."""
@@ -250,14 +251,6 @@ class FabricCosts:
     def _hash(self) -> str:
         return topology_hash(self.topology)
 
-    def _group_size(self, axes: tuple[str, ...]) -> int:
-        size = 1
-        for axis in axes:
-            if axis not in self.mesh.axis_names:
-                continue
-            size *= self.mesh.shape[self.mesh.axis_names.index(axis)]
-        return size
-
     def _real(self, axes: tuple[str, ...]) -> tuple[str, ...]:
         """Without axes of one rank, in the mesh's order: groups are sets."""
         return tuple(
@@ -278,12 +271,7 @@ class FabricCosts:
             except CutOffGroupError:
                 raise
             except InfeasibleError as error:
-                remedy = (
-                    ""
-                    if self.forward
-                    else "; --forward (forward=True) lets ranks of other groups pass data on"
-                )
-                raise InfeasibleError(f"{error}{remedy}") from error
+                raise InfeasibleError(f"{error}{'' if self.forward else _FORWARDING}") from error
         return _KNOWN[known]
 
     def problem(self, traffic: Traffic) -> Problem:
@@ -294,12 +282,9 @@ class FabricCosts:
                 f"{self.topology.name}: an all-to-all in groups of {self.mesh.n_ranks} ranks; expected at "
                 f"most {MOST_EXCHANGED}, whose demands fit a matrix"
             )
-        if kind is not None:
-            return pose(self.topology, kind, mesh=self.mesh, axes=axes, forward=self.forward)
-        if self.mesh.n_ranks > MOST_EXCHANGED:
-            return pose(
-                self.topology, CollectiveKind.BROADCAST, mesh=self.mesh, axes=axes, forward=self.forward
-            )
+        if kind is not None or self.mesh.n_ranks > MOST_EXCHANGED:
+            meant = CollectiveKind.BROADCAST if kind is None else kind
+            return pose(self.topology, meant, mesh=self.mesh, axes=axes, forward=self.forward)
         matrix = np.zeros((self.mesh.n_ranks, self.mesh.n_ranks), dtype=np.int64)
         for group in self.mesh.groups(axes):
             matrix[list(group), [*group[1:], group[0]]] = 1
@@ -310,55 +295,41 @@ class FabricCosts:
         problem, kind = self.problem(traffic), traffic[0]
         words = "send" if kind is None else kind.value
         context().announce(f"{self.scheduler.name}: {words} over {','.join(traffic[1])}")
-        bandwidth = direct.node_bandwidth(problem)
+        is_direct, name = direct.node_bandwidth(problem) is not None, self.scheduler.name
         if self.scheduler.is_own_fabric:
-            return self._of_own_fabric(problem, kind, bandwidth)
+            if not is_direct or kind is None:
+                raise ScheduleError(
+                    f"{name}: a direct-connect fabric of its own, for one group of all ranks; expected a "
+                    f"fabric without switches, with equal links, and collectives over all axes of the mesh, "
+                    f"found {self.topology.name} with mesh {self.mesh.text}"
+                )
+            return self.messages.quickest(problem, partial(_on_own_fabric, name, kind))
         if self.scheduler.is_bound:
             return optimal_price(problem, self.messages, TimeModel.BOUND)
         if kind is None:
             if problem.collective.kind is CollectiveKind.ALLTOALL:
                 return exchange_price(problem, self.messages)
             return optimal_price(problem, self.messages, TimeModel.FARTHEST_RANK)
-        if self.scheduler.name == "treadle":
-            if bandwidth is not None:
-                return self._over_all(problem, kind)
+        if name == "treadle":
+            if is_direct:
+                return self.messages.quickest(problem, partial(_on_equal_links, kind))
             return planned_price(problem, self.messages, simulates=self.simulates)
-        return self._of_baseline(problem, kind)
-
-    def _of_baseline(self, problem: Problem, kind: CollectiveKind) -> Price:
-        is_tree = self.scheduler.name == "tree" and kind is CollectiveKind.ALLREDUCE
-        algorithm = "double-binary-tree" if is_tree else "ring"
         if kind is CollectiveKind.ALLTOALL:
             return spread_price(problem, self.messages)
+        is_tree = name == "tree" and kind is CollectiveKind.ALLREDUCE
+        algorithm = "double-binary-tree" if is_tree else "ring"
         return baseline_price(problem, algorithm, self.messages, simulates=self.simulates)
 
-    def _of_own_fabric(
-        self, problem: Problem, kind: CollectiveKind | None, bandwidth: Fraction | None
-    ) -> Price:
-        name = self.scheduler.name
-        if bandwidth is None or kind is None:
-            raise ScheduleError(
-                f"{name}: a direct-connect fabric of its own, for one group of all ranks; expected a fabric "
-                f"without switches, with equal links, and collectives over all axes of the mesh, found "
-                f"{self.topology.name} with mesh {self.mesh.text}"
-            )
-        return self.messages.quickest(
-            problem, lambda one, alpha_ns: _on_own_fabric(name, one, kind, alpha_ns)
-        )
 
-    def _over_all(self, problem: Problem, kind: CollectiveKind) -> Price:
-        """Treadle's on a direct-connect fabric with equal links."""
-
-        def price(one: Problem, alpha_ns: int) -> Price:
-            hop_s = _hop_s(one.topology, alpha_ns)
-            if kind is CollectiveKind.ALLTOALL:
-                return direct.exchange_over_all(one.topology, hop_s)
-            return direct.own_figures(one, _bandwidth(one)).price(kind, hop_s)
-
-        return self.messages.quickest(problem, price)
+def _on_equal_links(kind: CollectiveKind, problem: Problem, alpha_ns: int) -> Price:
+    """The price of Treadle's schedules on a direct-connect fabric with equal links."""
+    hop_s = _hop_s(problem.topology, alpha_ns)
+    if kind is CollectiveKind.ALLTOALL:
+        return direct.exchange_over_all(problem.topology, hop_s)
+    return direct.own_figures(problem, _bandwidth(problem)).price(kind, hop_s)
 
 
-def _on_own_fabric(name: str, problem: Problem, kind: CollectiveKind, alpha_ns: int) -> Price:
+def _on_own_fabric(name: str, kind: CollectiveKind, problem: Problem, alpha_ns: int) -> Price:
     """A baseline's price on the fabric that it is itself, with the links of the problem's."""
     n, bandwidth, hop_s = problem.topology.n_nodes, _bandwidth(problem), _hop_s(problem.topology, alpha_ns)
     if name == "any-fabric":

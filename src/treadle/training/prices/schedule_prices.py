@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
-from heapq import heappop, heappush
 
 import numpy as np
 
 from treadle.context import context, start
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.inputs.problem import Problem
+from treadle.math.graphs import shortest_tree
 from treadle.program.any_schedule import lower_groups
 from treadle.schedulers.alltoall import alltoall_rate
 from treadle.schedulers.bounds import find_bound
@@ -211,32 +211,18 @@ def _farthest_s(problem: Problem, alpha_ns: int) -> float:
     group: Sequence[int] = range(collective.n_ranks) if collective.groups is None else collective.groups[0]
     if collective.demands is not None:
         group = [0, *(int(rank) for rank in collective.demands.between[0].nonzero()[0])]
-    members = [collective.ranks[rank] for rank in group]
-    into: list[list[tuple[int, int]]] = [[] for _ in range(topology.n_nodes)]
-    rows = zip(topology.tails.tolist(), topology.heads.tolist(), topology.latencies_ns.tolist(), strict=True)
-    is_rank = topology.is_compute.tolist()
-    for tail, head, latency in rows:
-        into[tail].append((head, latency + alpha_ns * is_rank[head]))
-    far = _distances(into, members[0])
-    missing = [node for node in members if node not in far]
-    if missing:
-        names = topology.node_names
+    members, names = [collective.ranks[rank] for rank in group], topology.node_names
+    out: list[list[tuple[int, int]]] = [[] for _ in range(topology.n_nodes)]
+    for link, (tail, head) in enumerate(zip(topology.tails.tolist(), topology.heads.tolist(), strict=True)):
+        out[tail].append((link, head))
+    lengths = (topology.latencies_ns + alpha_ns * topology.is_compute[topology.heads]).tolist()
+    into, near = shortest_tree(out, lengths, members[0])
+    far = {members[0]: 0}
+    for node in near[1:]:
+        far[node] = far[int(topology.tails[into[node]])] + lengths[into[node]]
+    if missing := [node for node in members if node not in far]:
         raise InfeasibleError(
             f"{topology.name}: no path leads from {names[members[0]]!r} to {names[missing[0]]!r}; connect "
             f"the fabric"
         )
     return max(far[node] for node in members) / 1e9
-
-
-def _distances(out: list[list[tuple[int, int]]], start: int) -> dict[int, int]:
-    """Least length of a way from a node to each that it reaches (Dijkstra)."""
-    reached: dict[int, int] = {}
-    waiting = [(0, start)]
-    while waiting:
-        far, node = heappop(waiting)
-        if node not in reached:
-            reached[node] = far
-            for head, length in out[node]:
-                if head not in reached:
-                    heappush(waiting, (far + length, head))
-    return reached
