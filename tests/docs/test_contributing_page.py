@@ -125,7 +125,7 @@ def test_a_tree_scheduler_and_its_record(repository: Path, tmp_path: Path) -> No
     # trees that lose their way are found out by the same tests
     lost = changed(changed(text, "ranks - np.sign", "ranks + np.sign"), "def chain", "def lost")
     (baselines / "lost.py").write_text(lost, encoding="utf-8")
-    table = tmp_path / "treadle" / "planning" / "solving" / "scheduler_records.py"
+    table = tmp_path / "treadle" / "schedulers" / "scheduler_records.py"
     records = f"OWN = (\n{record},{record.replace('chain', 'lost')},"
     table.write_text(changed(table.read_text("utf-8"), "OWN = (\n", records), encoding="utf-8")
     solved, *others = outcomes(

@@ -7,7 +7,7 @@ import json
 import shutil
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
 from time import monotonic
@@ -17,7 +17,6 @@ from treadle.cli.status import TIME_LIMIT_REACHED, fail, put
 from treadle.options.shared import Reporting
 from treadle.render.quantities import AS_THEY_COME, Rates
 from treadle.render.rows import WIDTH, View, lines, values
-from treadle.render.table import Table, wrapped
 
 SCHEMA_VERSION = 1
 """Of what ``--json`` prints; it changes when a key goes or changes its meaning, not when one is added."""
@@ -69,25 +68,6 @@ class Output:
             for text in lines(rows, _width()):
                 put(text + "\n")
         self.result({**values(rows), **more}, variant=variant)
-
-    def line(self, text: str = "") -> None:
-        """Print a line of the report, wrapped at the width."""
-        if not self.is_silent:
-            for line in wrapped(text, _width()):
-                put(line + "\n")
-
-    def table(
-        self,
-        headings: Sequence[str],
-        rows: Sequence[Sequence[str]],
-        *,
-        left: int = 1,
-        least: Sequence[str] = (),
-    ) -> None:
-        """Print a table (`terminal_table.Table`); a terminal gets as much as fits its width."""
-        if not self.is_silent:
-            for text in Table(headings, rows, left, least).lines(_width()):
-                put(text + "\n")
 
     def result(self, values: Mapping[str, object], *, variant: str = "") -> None:
         """Print the JSON object, if that was asked for; its first key names its schema."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from string import ascii_lowercase
 from typing import TYPE_CHECKING
 
@@ -24,12 +24,14 @@ from treadle.render.quantities import AS_THEY_COME, Rates, busbw, counted
 from treadle.render.rows import Row, Table, facts, rate_values, row
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.simulation.size_bounds.problem_bounds import size_bound_values
+from treadle.synthesis.scheduler_options import flag_of
 from treadle.units import format_size
 
 if TYPE_CHECKING:
     from treadle.schedulers.comparison import Comparison, ComparisonRow, RowMeasures
     from treadle.schedulers.third_party.placed_schedules import PlacedSchedule
     from treadle.synthesis.result import Bound
+    from treadle.synthesis.scheduler import Scheduler
 
 IN_NETWORK = "nvls (in-network)"
 _WIDE, _ABREAST = 3, 5
@@ -303,3 +305,48 @@ def placed_rows(placed: PlacedSchedule, path: object, rates: Rates) -> Iterator[
     yield Row("verified", text if done else verified_row(report).text, verification_values(report))
     yield from (row("note", note) for note in placed.notes)
     yield facts(notes=list(placed.notes), path=str(path))
+
+
+# ``algorithms``
+
+
+def schedulers_rows(
+    shown: Iterable[Scheduler], helps: Mapping[str, str] | None = None
+) -> Iterator[Row | Table]:
+    """Schedulers with their requirements and options; `helps` explains options by flag."""
+    shown = tuple(shown)
+    values = [
+        {
+            "name": one.name,
+            "form": one.form.value,
+            "collectives": [kind.value for kind in one.collectives],
+            "needs": list(one.needs_in_words),
+            "options": list(one.heeded),
+            "flags": [flag_of(option) for option in one.heeded],
+            "comparing": one.comparing.value,
+            "peer": one.is_peer,
+            "groups": one.in_groups,
+            "source": one.source,
+            "origin": one.origin,
+        }
+        for one in shown
+    ]
+    yield facts(schedulers=values)
+    for one in shown:
+        flags = [flag_of(option) for option in one.heeded]
+        yield row(None, f"{one.name} ({one.form}{', peer' if one.is_peer else ''})")
+        for heading, text in (
+            ("serves", ", ".join(one.collectives)),
+            ("needs", ", ".join(one.needs_in_words)),
+            ("groups", "several at once, too" if one.in_groups else ""),
+            ("options", ", ".join(flags) if helps is None else ""),
+            ("compared", one.comparing.value if one.comparing.value != "always" else ""),
+            ("source", one.source),
+            ("origin", one.origin),
+        ):
+            if text:
+                yield row(None, f"  {heading:<7} {text}")
+        if flags and helps is not None:
+            yield row(None, "options of solve that it heeds")
+            for flag in flags:
+                yield row(None, f"  {helps.get(flag, flag)}")

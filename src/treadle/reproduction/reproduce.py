@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
-from fractions import Fraction
 from time import process_time
-from typing import Any
 
 from treadle.errors import FormatError
 from treadle.reproduction.exhibit import Exhibit, Ours
@@ -80,45 +78,6 @@ class Reproduced:
     rows: tuple[ReproducedRow, ...]
     is_full: bool
     seconds: float
-
-    def to_json(self) -> dict[str, Any]:
-        """For machines; exact values as ``p/q``."""
-        return {
-            **exhibit_summary(self.exhibit),
-            "citation": self.printed.citation,
-            "full": self.is_full,
-            "rows": [_row_json(row) for row in self.rows],
-            "remarks": list(self.printed.remarks),
-            "seconds": self.seconds,
-        }
-
-
-def _row_json(row: ReproducedRow) -> dict[str, Any]:
-    value = row.ours.value
-    number: dict[str, Any] = {"ours": float(value) if isinstance(value, Fraction) else value}
-    if isinstance(value, Fraction):
-        number["ours_exact"] = str(value)
-    printed = row.printed
-    return {
-        "label": row.ours.label,
-        "unit": row.ours.unit,
-        **number,
-        "printed": None if printed is None else printed.text,
-        "ratio": row.ratio,
-        "agrees": row.agrees,
-        "tolerance": None if row.agrees is None or printed is None else float(printed.tolerance),
-        "erratum": printed is not None and printed.is_erratum,
-        "why": row.why,
-    }
-
-
-_SUMMARY = "name source what basis model command quick_s full_s left_out reason"
-
-
-def exhibit_summary(exhibit: Exhibit) -> dict[str, Any]:
-    """A record for machines; keys that do not apply are absent."""
-    values = {key: getattr(exhibit, key) for key in _SUMMARY.split()}
-    return {key: value for key, value in values.items() if value} | {"basis": exhibit.basis.value}
 
 
 def find_exhibit(name: str) -> Exhibit:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import cache
 from threading import RLock
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from treadle.checking import checked
 from treadle.errors import FormatError
@@ -28,7 +28,7 @@ from treadle.synthesis.scheduler import (
     Scheduler,
 )
 from treadle.synthesis.scheduler import scheduler as own_scheduler
-from treadle.synthesis.scheduler_options import ScheduleForm, flag_of
+from treadle.synthesis.scheduler_options import ScheduleForm
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -181,28 +181,6 @@ def default_algorithm(problem: Problem) -> str:
     if problem.collective.kind is not CollectiveKind.ALLTOALL:
         return FORESTCOLL
     return ROUTES if problem.topology.switches.size else PIPELINED
-
-
-def schedulers_summary() -> dict[str, list[dict[str, Any]]]:
-    """What ``algorithms --json`` prints: the table of schedulers."""
-    return {
-        "schedulers": [
-            {
-                "name": one.name,
-                "form": one.form.value,
-                "collectives": [kind.value for kind in one.collectives],
-                "needs": list(one.needs_in_words),
-                "options": list(one.heeded),
-                "flags": [flag_of(option) for option in one.heeded],
-                "comparing": one.comparing.value,
-                "peer": one.is_peer,
-                "groups": one.in_groups,
-                "source": one.source,
-                "origin": one.origin,
-            }
-            for one in schedulers()
-        ]
-    }
 
 
 _FILLING = RLock()

@@ -17,7 +17,7 @@ from treadle.inputs.problem import Problem, pose
 from treadle.render.problems import alone_text, group_rows
 from treadle.render.quantities import Rates
 from treadle.render.rows import lines
-from treadle.schedulers import bounds
+from treadle.schedulers import bound_results, bounds
 from treadle.schedulers.alone_rates import AloneRate
 from treadle.schedulers.shared_rates import SharedRates
 from treadle.synthesis.trees.groups.group_optimum import GroupOptimum
@@ -309,7 +309,7 @@ def test_a_bracket_is_never_called_the_optimum(
         found = true_optimum(problem)
         return replace(found, lower=found.lower * 9 / 10)
 
-    monkeypatch.setattr(bounds, "groups_optimum", stopped)
+    monkeypatch.setattr(bound_results, "groups_optimum", stopped)
     words = ["bound", SPINES, "allgather", "--mesh", "4,8", "--axes", "0"]
     values = judged(words, capsys)
     assert values["together_exact"] == "15000000000/1"

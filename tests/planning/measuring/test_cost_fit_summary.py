@@ -7,8 +7,9 @@ from fractions import Fraction
 
 import pytest
 
+from treadle.render.fitting import cost_fit_rows
+from treadle.render.rows import lines, values
 from treadle.simulation.calibration.cost_fit import CostFit, FittedPoint, errors_by_sweep, mean_error
-from treadle.simulation.calibration.cost_fit_summary import cost_fit_lines, cost_fit_summary
 from treadle.simulation.costs.cost_model import ClassCost, CostModel, Protocol
 from treadle.simulation.costs.cost_model_file import cost_model_to_json
 
@@ -57,25 +58,36 @@ def test_errors_are_relative_to_what_was_measured() -> None:
     assert list(errors_by_sweep(POINTS[1:])) == ["b", "a"]
 
 
+def text_of(fit: CostFit) -> list[str]:
+    return lines(list(cost_fit_rows(fit)))
+
+
 def test_lines() -> None:
-    assert cost_fit_lines(FIT) == [
-        "ll.launch                       4.567 us (95 %: 4 to 5)",
-        "ll.box.alpha                    1.1 us (95 %: 1 to 1.5)",
-        "ll.network.occupancy            2.2 us (95 %: 2 to 2.5)",
-        "ll.hop.efficiency               0.7 (95 %: 0.6 to 0.8)",
-        "simple.launch                   8 us (95 %: 7 to 9)",
-        "reduction                       5.5 GB/s (95 %: 5 to 6)",
-        "error of the fit                mean 29.2%, max 50.0% over 3 times",
-        "  a                             mean 31.2%",
-        "  b                             mean 25.0%",
-        "error of what was held out      mean 75.0%, max 75.0% over 1 times",
-        "  c                             mean 75.0%",
+    found = text_of(FIT)
+    assert found[: found.index("")] == [
+        "ll.launch                   4.567 us (95 %: 4 to 5)",
+        "ll.box.alpha                1.1 us (95 %: 1 to 1.5)",
+        "ll.network.occupancy        2.2 us (95 %: 2 to 2.5)",
+        "ll.hop.efficiency           0.7 (95 %: 0.6 to 0.8)",
+        "simple.launch               8 us (95 %: 7 to 9)",
+        "reduction                   5.5 GB/s (95 %: 5 to 6)",
+        "error of the fit            mean 29.2%, max 50.0% over 3 times",
+        "  a                         mean 31.2%",
+        "  b                         mean 25.0%",
+        "error of what was held out  mean 75.0%, max 75.0% over 1 times",
+        "  c                         mean 75.0%",
     ]
-    assert [line for line in cost_fit_lines(replace(FIT, held_out=())) if "held out" in line] == []
+    assert [line.split() for line in found[found.index("") + 2 :]] == [
+        ["a", "8B", "2000000.00", "3000000.00", "+50.0%", "ll", "1", "50.0%"],
+        ["b", "16B", "4000000.00", "3000000.00", "-25.0%", "simple", "2", "-"],
+        ["a", "32B", "8000000.00", "9000000.00", "+12.5%", "ll", "4", "25.0%"],
+        ["c", "64B", "4000000.00", "1000000.00", "-75.0%", "ll", "8", "-"],
+    ]
+    assert [line for line in text_of(replace(FIT, held_out=())) if "held out" in line] == []
 
 
 def test_json() -> None:
-    told = cost_fit_summary(FIT)
+    told = values(cost_fit_rows(FIT))
     assert told == {
         "measurements": 3,
         "cost_model": "ours",
@@ -127,4 +139,4 @@ def test_json() -> None:
         ],
         "held_out_mean_error": 0.75,
     }
-    assert "held_out_mean_error" not in cost_fit_summary(replace(FIT, held_out=()))
+    assert "held_out_mean_error" not in values(cost_fit_rows(replace(FIT, held_out=())))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,9 @@ from typing import Any
 import pytest
 
 from treadle.errors import FormatError
+from treadle.render.fitting import calibration_rows
+from treadle.render.quantities import Rates
+from treadle.render.rows import Row, Table, lines, values
 from treadle.schedules.collective import CollectiveKind
 from treadle.simulation.calibration import measurements
 from treadle.simulation.calibration.calibration import (
@@ -19,8 +23,6 @@ from treadle.simulation.calibration.calibration import (
     Calibration,
     calibrate,
     calibrate_rows,
-    calibration_lines,
-    calibration_summary,
 )
 from treadle.simulation.calibration.measurements import (
     MAX_FILE_BYTES,
@@ -188,6 +190,10 @@ def fitted(*, steps: bool = True, **estimates: Estimate) -> Calibration:
     return Calibration(fit, (Measurement(8, 1.0),) * 3, steps)
 
 
+def text_of(view: Iterable[Row | Table]) -> list[str]:
+    return lines(list(view))
+
+
 def test_what_is_told_of_a_fit() -> None:
     found = fitted(
         alpha=Estimate(2.5e-6, 2e-6, 3e-6),
@@ -198,7 +204,7 @@ def test_what_is_told_of_a_fit() -> None:
     assert found.options() == {"latency": "2500ns", "bandwidth": "2500000000B/s"}
     assert found.options(3) == {"latency": "2500ns", "bandwidth": "833333333B/s"}
     assert found.options(10**10)["bandwidth"] == "1B/s"
-    assert calibration_summary(found, 3) == {
+    assert values(calibration_rows(found, 3)) == {
         "measurements": 3,
         "alpha_is": "a step",
         "latency_ns": 2500,
@@ -214,31 +220,31 @@ def test_what_is_told_of_a_fit() -> None:
         "inverse_bandwidth_s_per_byte": 4e-10,
         "inverse_bandwidth_s_per_byte_95": [3e-10, 5e-10],
     }
-    assert calibration_lines(found, 3) == [
-        "alpha (a step)                  2.5 (95 %: 2 to 3) us",
-        "epsilon (constant)              4 (no confidence interval) us",
-        "1/B                             0.0004 (95 %: 0.0003 to 0.0005) us/byte",
-        "B (bandwidth of a node)         2.5 GB/s",
-        "error of the fit                mean 12.50%, max 25.00% over 3 times",
-        'options of a graph, degree 3    latency="2500ns", bandwidth="833333333B/s"',
+    assert text_of(calibration_rows(found, 3)) == [
+        "alpha (a step)                2.5 (95 %: 2 to 3) us",
+        "epsilon (constant)            4 (no confidence interval) us",
+        "1/B                           0.0004 (95 %: 0.0003 to 0.0005) us/byte",
+        "B (bandwidth of a node)       2.5 GB/s",
+        "error of the fit              mean 12.50%, max 25.00% over 3 times",
+        'options of a graph, degree 3  latency="2500ns", bandwidth="833333333B/s"',
     ]
-    assert calibration_lines(found, show=lambda rate: f"<{rate}>")[3].endswith("<2500000000>")
-    assert calibration_summary(found)["degree"] == 1
+    assert text_of(calibration_rows(found, rates=Rates("bit/s")))[3].endswith(" 20000000000 bit/s")
+    assert values(calibration_rows(found))["degree"] == 1
 
 
 def test_what_is_told_of_a_fit_without_figures() -> None:
     bare = fitted(steps=False)
     assert (bare.alpha_s, bare.bandwidth_bytes_per_s, bare.options(2)) == (0.0, None, {})
-    assert calibration_lines(bare) == [
-        "error of the fit                mean 12.50%, max 25.00% over 3 times",
-        "options of a graph, degree 1    none; say --steps for the latency of a link",
+    assert text_of(calibration_rows(bare)) == [
+        "error of the fit              mean 12.50%, max 25.00% over 3 times",
+        "options of a graph, degree 1  none; say --steps for the latency of a link",
     ]
-    told = calibration_summary(bare)
+    told = values(calibration_rows(bare))
     assert (told["alpha_is"], told["bandwidth_bytes_per_s"]) == ("the whole collective", None)
     assert not {key for key in told if key.startswith(("alpha_s", "epsilon", "inverse"))}
     whole = fitted(steps=False, alpha=Estimate(1e-6, 0.0, 2e-6))
-    assert calibration_lines(whole)[0] == "alpha (the whole collective)    1 (95 %: 0 to 2) us"
-    assert "latency_ns" not in calibration_summary(whole)
+    assert text_of(calibration_rows(whole))[0] == "alpha (the whole collective)  1 (95 %: 0 to 2) us"
+    assert "latency_ns" not in values(calibration_rows(whole))
     assert fitted(steps=True).options() == {"latency": "0ns"}
 
 

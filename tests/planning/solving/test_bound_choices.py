@@ -15,6 +15,8 @@ from treadle.errors import FormatError
 from treadle.inputs.problem import Problem
 from treadle.planning import pose, schedulers
 from treadle.refusal import Refusal
+from treadle.render.comparing import schedulers_rows
+from treadle.render.rows import values
 from treadle.schedulers import alltoall_candidates, bounds, route_candidates
 from treadle.schedulers.bounds import (
     bound_of_allreduce,
@@ -28,7 +30,6 @@ from treadle.schedulers.schedulers import (
     default_algorithm,
     find_scheduler,
     is_scheduler,
-    schedulers_summary,
 )
 from treadle.schedules.witness import CutWitness
 from treadle.synthesis.alltoall.steps.hop_steps import MAX_CHUNKS
@@ -337,7 +338,7 @@ def test_schedulers_by_name() -> None:
     assert not is_scheduler("forest fire")
     with pytest.raises(FormatError, match=r"^unknown algorithm 'forest fire'; did you mean forestcoll\?"):
         find_scheduler("forest fire")
-    (told,) = [one for one in schedulers_summary()["schedulers"] if one["name"] == "few-trees"]
+    (told,) = values(schedulers_rows([find_scheduler("few-trees")]))["schedulers"]
     assert told == {
         "name": "few-trees",
         "form": "trees",

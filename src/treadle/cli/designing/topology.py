@@ -14,7 +14,7 @@ from treadle.errors import FormatError
 from treadle.options.designing import TopologyExport, TopologyImport, TopologyList, TopologyShow
 from treadle.planning import FactLimits, describe_fabric, import_topology
 from treadle.render.designing import import_rows, topology_rows
-from treadle.render.rows import facts
+from treadle.render.rows import facts, row
 from treadle.topologies import (
     CatalogueEntry,
     catalogue_entries,
@@ -31,13 +31,14 @@ def list_command(o: TopologyList) -> int:
     """List the catalogue: every name with its arguments and their defaults."""
     output = Output.of(o)
     entries = [entry for entry in catalogue_entries() if _matches(entry, o.text or "")]
-    if not entries:
-        output.line(f"nothing in the catalogue matches {o.text!r}; 'treadle topology list' shows all of it")
-    for group in dict.fromkeys(entry.group for entry in entries):
-        for line in _group_lines(group, [entry for entry in entries if entry.group == group]):
-            output.line(line)
+    lines = [
+        line
+        for group in dict.fromkeys(entry.group for entry in entries)
+        for line in _group_lines(group, [entry for entry in entries if entry.group == group])
+    ] or [f"nothing in the catalogue matches {o.text!r}; 'treadle topology list' shows all of it"]
     keys = ("name", "group", "signature", "summary")
-    output.result({"catalogue": [{key: getattr(entry, key) for key in keys} for entry in entries]})
+    catalogue = [{key: getattr(entry, key) for key in keys} for entry in entries]
+    output.show([row(None, "\n".join(lines), catalogue=catalogue)])
     return 0
 
 

@@ -16,20 +16,15 @@ from treadle.errors import FormatError
 from treadle.inputs.fabrics_and_plans import as_plan
 from treadle.inputs.problem import pose, resolve_kind
 from treadle.options.measuring import Calibrate
+from treadle.render.fitting import calibration_rows, cost_fit_rows
+from treadle.render.rows import values
 from treadle.schedules.collective import CollectiveKind
-from treadle.simulation.calibration.calibration import (
-    Calibration,
-    calibrate,
-    calibration_lines,
-    calibration_summary,
-)
-from treadle.simulation.calibration.cost_fit import FittedPoint, Sweep, fit_cost_model
-from treadle.simulation.calibration.cost_fit_summary import cost_fit_lines, cost_fit_summary
+from treadle.simulation.calibration.calibration import Calibration, calibrate
+from treadle.simulation.calibration.cost_fit import Sweep, fit_cost_model
 from treadle.simulation.calibration.measurements import read_measurements
 from treadle.simulation.cost_models import save_cost_model
 from treadle.topologies.files import save_topology
 from treadle.topologies.topology import MAX_BANDWIDTH
-from treadle.units import format_size
 
 
 def command(o: Calibrate) -> int:
@@ -51,14 +46,12 @@ def command(o: Calibrate) -> int:
         raise FormatError("--fabric and --fabric-output go together")
     kind = None if o.collective is None else resolve_kind(o.collective)
     result = calibrate(o.measured[0], collective=kind, n_ranks=o.ranks, steps=o.steps)
-    summary = calibration_summary(result, o.degree)
+    view = list(calibration_rows(result, o.degree, output.rates))
     if o.fabric is not None and o.fabric_output is not None:
         _write_fabric(o.fabric, o.fabric_output, result)
     if o.output is not None:
-        write_bytes(o.output, (json_text.dumps(summary, indent=1, allow_nan=False) + "\n").encode())
-    for line in calibration_lines(result, o.degree, show=output.rates):
-        output.line(line)
-    output.result(summary)
+        write_bytes(o.output, (json_text.dumps(values(view), indent=1, allow_nan=False) + "\n").encode())
+    output.show(view)
     return 0
 
 
@@ -84,35 +77,8 @@ def _cost_model(output: Output, o: Calibrate, plans: Sequence[str]) -> int:
         )
     if result_file is not None:
         save_cost_model(result_file, fit.model)
-    for line in cost_fit_lines(fit):
-        output.line(line)
-    output.line()
-    headings = (
-        "sweep",
-        "size",
-        "measured (us)",
-        "predicted (us)",
-        "error",
-        "protocol",
-        "slices",
-        "% of bound",
-    )
-    output.table(headings, [_fit_cells(point) for point in (*fit.points, *fit.held_out)], least=("slices",))
-    output.result(cost_fit_summary(fit))
+    output.show(cost_fit_rows(fit))
     return 0
-
-
-def _fit_cells(point: FittedPoint) -> tuple[str, ...]:
-    return (
-        point.sweep,
-        format_size(point.size_bytes),
-        f"{point.measured_s * 1e6:.2f}",
-        f"{point.predicted_s * 1e6:.2f}",
-        f"{point.error:+.1%}",
-        point.protocol,
-        str(point.slices),
-        "-" if point.share_of_bound is None else f"{point.share_of_bound:.1%}",
-    )
 
 
 def _write_fabric(expression: str, path: Path, result: Calibration) -> None:

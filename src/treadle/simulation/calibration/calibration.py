@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from treadle.errors import FormatError
 from treadle.schedules.collective import CollectiveKind
 from treadle.simulation.calibration.measurements import Measurement, read_measurements
-from treadle.simulation.calibration.regression import Estimate, LinearFit, fit_times
-from treadle.units import format_bandwidth
+from treadle.simulation.calibration.regression import LinearFit, fit_times
 
 ALPHA, EPSILON, INVERSE_BANDWIDTH = "alpha", "epsilon", "inverse_bandwidth"
 
@@ -109,57 +108,3 @@ def calibrate_rows(rows: Sequence[Measurement], *, steps: int | None = None) -> 
     }
     fit = fit_times(columns, [row.time_s for row in rows])
     return Calibration(fit, tuple(rows), has_steps)
-
-
-def calibration_summary(result: Calibration, degree: int = 1) -> dict[str, object]:
-    """What ``calibrate --json`` says."""
-    fit = result.fit
-    values: dict[str, object] = {
-        "measurements": len(result.measurements),
-        "alpha_is": "a step" if result.has_steps else "the whole collective",
-        **({"latency_ns": result.latency_ns} if result.has_steps else {}),
-        "bandwidth_bytes_per_s": result.bandwidth_bytes_per_s,
-        "degree": degree,
-        "options": result.options(degree),
-        "mean_error": fit.mean_error,
-        "max_error": fit.max_error,
-    }
-    for name, unit in ((ALPHA, "s"), (EPSILON, "s"), (INVERSE_BANDWIDTH, "s_per_byte")):
-        if name in fit.estimates:
-            values |= {f"{name}_{unit}": fit.value(name), f"{name}_{unit}_95": _ends(fit.estimates[name])}
-    return values
-
-
-def _ends(estimate: Estimate) -> list[float] | None:
-    return None if estimate.high == float("inf") else [estimate.low, estimate.high]
-
-
-def calibration_lines(
-    result: Calibration, degree: int = 1, *, show: Callable[[int], str] = format_bandwidth
-) -> list[str]:
-    """The fit as lines of text; `show` writes a bandwidth in bytes/s."""
-    fit = result.fit
-    what = "a step" if result.has_steps else "the whole collective"
-    lines = []
-    for name, label in ((ALPHA, f"alpha ({what})"), (EPSILON, "epsilon (constant)")):
-        if name in fit.estimates:
-            lines.append(f"{label:<32}{_interval(fit.estimates[name], 1e6)} us")
-    if INVERSE_BANDWIDTH in fit.estimates:
-        assert result.bandwidth_bytes_per_s is not None
-        lines.append(f"{'1/B':<32}{_interval(fit.estimates[INVERSE_BANDWIDTH], 1e6)} us/byte")
-        lines.append(f"{'B (bandwidth of a node)':<32}{show(result.bandwidth_bytes_per_s)}")
-    count = len(result.measurements)
-    errors = f"mean {fit.mean_error:.2%}, max {fit.max_error:.2%}"
-    lines.append(f"{'error of the fit':<32}{errors} over {count} times")
-    options = ", ".join(f'{key}="{value}"' for key, value in result.options(degree).items())
-    if not result.has_steps:
-        options = f"{options or 'none'}; say --steps for the latency of a link"
-    lines.append(f"{f'options of a graph, degree {degree}':<32}{options}")
-    return lines
-
-
-def _interval(estimate: Estimate, scale: float) -> str:
-    text = f"{estimate.value * scale:.6g}"
-    if estimate.high == float("inf"):
-        return f"{text} (no confidence interval)"
-    return f"{text} (95 %: {estimate.low * scale:.6g} to {estimate.high * scale:.6g})"

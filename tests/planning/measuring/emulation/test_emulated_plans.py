@@ -15,6 +15,9 @@ import pytest
 from treadle.errors import ScheduleError
 from treadle.planning import solve
 from treadle.program.program import Operation, OperationKind, program_from_operations
+from treadle.render.fitting import emulation_rows
+from treadle.render.quantities import Rates
+from treadle.render.rows import lines, values
 from treadle.runtime.mpi_c import InterpreterTimes
 from treadle.schedules.collective import CollectiveKind
 from treadle.simulation.calibration.calibration import INVERSE_BANDWIDTH
@@ -30,7 +33,6 @@ from treadle.testbed.testbed import (
     dry_run,
     emulate,
 )
-from treadle.testbed.testbed_summary import emulation_summary, model_line
 from treadle.topologies import Topology, TopologyBuilder, parse
 
 GATHER = CollectiveKind.ALLGATHER
@@ -286,7 +288,7 @@ def test_what_is_told_of_a_run() -> None:
     found, fit = testbed._fitted(rows)
     skip = Skipped(CollectiveKind.REDUCE, "b", "no")
     result = testbed.EmulationResult(triangle(), 7, Fraction(5, 2), found[:1], fit, (skip,))
-    told = emulation_summary(result)
+    told = values(emulation_rows(result))
     figures = {name: told.pop(name) for name in ("alpha_s", "epsilon_s", "inverse_bandwidth_s_per_byte")}
     assert list(figures.values()) == pytest.approx([2, 3, 1], rel=1e-6)
     (first,) = found[:1]
@@ -312,7 +314,9 @@ def test_what_is_told_of_a_run() -> None:
     delayed = replace(
         result, delay_ns=9, line=LineStatistics(30, 2, 0.125), crossovers=(crossing,), rows=found
     )
-    more = {key: value for key, value in emulation_summary(delayed).items() if key not in {*told, *figures}}
+    more = {
+        key: value for key, value in values(emulation_rows(delayed)).items() if key not in {*told, *figures}
+    }
     assert more == {
         **{"delay_ns": 9, "frames": 30, "frames_dropped": 2, "frames_latest_s": 0.125},
         "crossovers": [
@@ -323,11 +327,12 @@ def test_what_is_told_of_a_run() -> None:
             }
         ],
     }
-    assert model_line(result, show=lambda rate: f"<{float(rate):g}>") == (
-        "alpha 2000000.0 us a step, epsilon 3000000.0 us, B <1> (nominal <2.5>)"
-    )
+    fitted = "alpha 2000000.0 us a step, epsilon 3000000.0 us, B"
+    assert f"{fitted} 8 bit/s (nominal 20 bit/s)" in lines(list(emulation_rows(result, Rates("bit/s"))))
+    shown = [line.split() for line in lines(list(emulation_rows(delayed)))]
+    assert ["allgather", "a", "b", "8B", "4B", "2.00", "c,", "d"] in shown
+    assert shown[-1] == ["skipped", "reduce", "by", "b:", "no"]
     estimates = {name: one for name, one in fit.fit.estimates.items() if name != INVERSE_BANDWIDTH}
     flat = replace(fit, fit=replace(fit.fit, estimates=estimates))
-    assert model_line(replace(result, calibration=flat)) == (
-        "alpha 2000000.0 us a step, epsilon 3000000.0 us, B not to be seen (nominal 2.5 B/s)"
-    )
+    told = lines(list(emulation_rows(replace(result, calibration=flat))))
+    assert f"{fitted} not to be seen (nominal 2.5 B/s)" in told
