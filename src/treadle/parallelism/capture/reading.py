@@ -140,7 +140,9 @@ class _Reading:
             rule = OperatorRule(call.operator, OperatorKind.ELEMENTWISE, pointwise)
         if rule is not None:
             text = rule.specify(call)
-            before = () if text.startswith("->") else tuple(map(len, call.operands))
+            # "->" reads nothing; of a pointwise operator it is one scalar
+            is_made = text.startswith("->") and rule.specification is not pointwise
+            before = () if is_made else tuple(map(len, call.operands))
             return rule.kind, read_specification(text, before, tuple(map(len, call.results))), rule.linear
         raise TreadleError(
             f'no rule for this operator; add treadle.operator_rule("{call.operator}", "KIND", "...->...") to '
