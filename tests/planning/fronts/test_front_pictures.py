@@ -16,7 +16,7 @@ from treadle.drawing import comparison_picture, front_picture
 from treadle.errors import ScheduleError
 from treadle.schedulers.tree_front import TreeFront, TreePoint, _undominated
 from treadle.schedules.collective import CollectiveKind
-from treadle.training import step_picture
+from treadle.training import step_trace
 from treadle.training.timeline.task import COMPUTE_STREAM, Category, Task
 from treadle.training.timeline.timeline import Timeline
 
@@ -217,8 +217,8 @@ def stepped(devices: int) -> Timeline:
 def test_bars_of_a_step(devices: int, names: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     figure = drawn(
         monkeypatch,
-        step_picture,
-        lambda: step_picture.step_picture(stepped(devices), "a step", file_format="svg"),
+        step_trace,
+        lambda: step_trace.step_picture(stepped(devices), "a step", file_format="svg"),
     )
     (axes,) = figure.axes
     assert [label.get_text() for label in axes.get_yticklabels()] == names
@@ -245,10 +245,10 @@ def test_bars_of_a_step(devices: int, names: list[str], monkeypatch: pytest.Monk
 
 
 def test_a_picture_has_room_for_some_lanes(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert step_picture.MOST_LANES == 32
-    monkeypatch.setattr(step_picture, "MOST_LANES", 3)
+    assert step_trace.MOST_LANES == 32
+    monkeypatch.setattr(step_trace, "MOST_LANES", 3)
     figure = drawn(
-        monkeypatch, step_picture, lambda: step_picture.step_picture(stepped(2), "", file_format="svg")
+        monkeypatch, step_trace, lambda: step_trace.step_picture(stepped(2), "", file_format="svg")
     )
     assert len(figure.axes[0].get_yticks()) == 3
     assert len(figure.axes[0].collections) == 3
@@ -256,9 +256,7 @@ def test_a_picture_has_room_for_some_lanes(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_a_step_of_nothing_is_an_empty_picture(monkeypatch: pytest.MonkeyPatch) -> None:
     nothing = Timeline((), (), ())
-    figure = drawn(
-        monkeypatch, step_picture, lambda: step_picture.step_picture(nothing, "", file_format="svg")
-    )
+    figure = drawn(monkeypatch, step_trace, lambda: step_trace.step_picture(nothing, "", file_format="svg"))
     assert figure.axes[0].get_xlim() == (0.0, 1.0)
     assert not figure.legends
     assert float(figure.get_size_inches()[1]) == pytest.approx(2.4)

@@ -9,8 +9,7 @@ from typing import Any, cast
 import pytest
 
 from treadle.errors import InfeasibleError
-from treadle.parallelism.searching.fabric_matrix import fabric_matrix
-from treadle.parallelism.searching.isolated_costs import IsolatedCosts
+from treadle.parallelism.searching.fabric_matrix import IsolatedCosts, fabric_matrix
 from treadle.parallelism.searching.large_costs import LargeCosts, costs_of_any_size, has_equal_pairs
 from treadle.planning import step_costs
 from treadle.schedules.collective import CollectiveKind

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from treadle.parallelism.searching.isolated_costs import IsolatedCosts
+from treadle.parallelism.searching.fabric_matrix import IsolatedCosts
 from treadle.planning import step_costs
 from treadle.schedules.collective import CollectiveKind
 

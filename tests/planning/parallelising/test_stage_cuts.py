@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from treadle.parallelism.evaluation.stage_timeline import StageTimes, one_f_one_b
-from treadle.parallelism.searching.stage_cuts import best_cut, least_of_cuts, least_pipeline_s
+from treadle.parallelism.searching.pipeline_run import best_cut, least_of_cuts, least_pipeline_s
 
 
 def all_cuts(n_layers: int, n_stages: int) -> list[tuple[int, ...]]:

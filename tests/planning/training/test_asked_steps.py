@@ -23,7 +23,6 @@ from treadle.topologies import parse
 from treadle.training import train_options
 from treadle.training.compute_times import RooflineTimes
 from treadle.training.devices import Accelerator, accelerator
-from treadle.training.idle_options import check_options_matter
 from treadle.training.models.model_layer import ModelLayer, Weight
 from treadle.training.models.training_model import TrainingModel
 from treadle.training.models.zoo import zoo_model
@@ -34,7 +33,7 @@ from treadle.training.prices.contention_presets import PRESETS, contention_of
 from treadle.training.prices.measured_network import NetworkEfficiency, as_network_efficiency
 from treadle.training.prices.message_costs import message_costs
 from treadle.training.step_inputs import costs_of_rows, slow_links
-from treadle.training.train_options import as_accelerator, asked_step
+from treadle.training.train_options import as_accelerator, asked_step, check_options_matter
 from treadle.training.training_options import CommunicationStreams, ContextExchange, Recompute
 
 GPT = zoo_model("gpt2")

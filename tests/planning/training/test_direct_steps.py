@@ -27,8 +27,8 @@ from treadle.training.prices.direct_prices import (
     torus_sides,
 )
 from treadle.training.prices.schedule_prices import _farthest_s
+from treadle.training.step_files import step_workload
 from treadle.training.step_trace import lanes_of, step_trace
-from treadle.training.step_workload import step_workload
 from treadle.training.timeline.task import COMPUTE_STREAM, Category, Task
 from treadle.training.timeline.timeline import Timeline
 
@@ -247,7 +247,7 @@ def test_steps_that_are_no_workload(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     with pytest.raises(ScheduleError, match=words):
         step_workload(timeline(task(0, 8, SUM, "pp", "tp")), MESH, "x")
-    monkeypatch.setattr("treadle.training.step_workload.MAX_CALLS", 2)
+    monkeypatch.setattr("treadle.training.step_files.MAX_CALLS", 2)
     some = [task(0, size, SUM, "tp") for size in (1, 2)]
     assert step_workload(timeline(*some), MESH, "x").count("[[collectives]]") == 2
     with pytest.raises(
