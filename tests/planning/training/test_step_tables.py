@@ -9,9 +9,8 @@ import pytest
 
 from samples.training.small_steps import mesh_of
 from treadle.api.serve import serve
+from treadle.api.train import _held_back, _quicker_baselines
 from treadle.errors import FormatError
-from treadle.training import serve as serve_module
-from treadle.training import train as train_module
 from treadle.training.prices.collective_prices import MEANING, TimeModel
 from treadle.training.serve_result import ServeResult, ServeRow
 from treadle.training.serving import ServingPhase
@@ -75,7 +74,7 @@ def test_baselines_that_are_quicker_are_told_of() -> None:
         step_row("z", "treadle", 1.0),
     ]
     ending = "the rate of those is optimal, but at these sizes latency and chunks count as well"
-    assert train_module._quicker_baselines(rows) == [
+    assert _quicker_baselines(rows) == [
         f"x: a step takes 25.0% less by ring than by Treadle's schedules; {ending}",
         f"z: a step takes 10.0% less by tree than by Treadle's schedules; {ending}",
     ]
@@ -94,7 +93,7 @@ def test_baselines_that_are_quicker_are_told_of() -> None:
 def test_layers_that_wait_for_others(axes: dict[str, int], words: str) -> None:
     for streams in CommunicationStreams:
         setup: Any = SimpleNamespace(mesh=mesh_of(**axes), options=SimpleNamespace(streams=streams))
-        told = list(train_module._held_back(setup))
+        told = list(_held_back(setup))
         if words and streams is CommunicationStreams.ONE:
             assert told == [f"one communication at a time: {words} (--streams per-axis)"]
         else:
@@ -157,7 +156,7 @@ def test_what_is_served_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
         asked.append((costs.topology.name, costs.scheduler.name, setup.sequences, setup.element_bytes))
         return "outcome"
 
-    monkeypatch.setattr(serve_module, "simulate_phase", simulated)
+    monkeypatch.setattr("treadle.api.serve.simulate_phase", simulated)
     found = serve("gpt2", ["complete(4, bandwidth='25GB/s')"], mesh="dp=2,tp=2", gpu="a100", phase="decode")
     assert [(name, sequences, width) for _, name, sequences, width in asked] == [
         (name, 2 * batch, 2) for name in ("treadle", "ring", "bound") for batch in (1, 8, 64)
