@@ -37,12 +37,12 @@ _GATHERS = (CollectiveKind.ALLGATHER, CollectiveKind.REDUCE_SCATTER, CollectiveK
 _ALLREDUCE = (CollectiveKind.ALLREDUCE,)
 
 
-def _of(form: ScheduleForm) -> Callable[..., Scheduler]:
-    return lambda name, *values, **more: Scheduler(name, form, *values, **more)
+def _of(form: ScheduleForm, *always: tuple[CollectiveKind, ...]) -> Callable[..., Scheduler]:
+    return lambda name, *values, **more: Scheduler(name, form, *always, *values, **more)
 
 
 _trees, _steps = _of(ScheduleForm.TREES), _of(ScheduleForm.STEPS)
-_exchanges, _routes = _of(ScheduleForm.ALLTOALL_STEPS), _of(ScheduleForm.ROUTES)
+_exchanges, _routes = _of(ScheduleForm.ALLTOALL_STEPS, _ALLTOALL), _of(ScheduleForm.ROUTES, _ALLTOALL)
 OWN = (
     _trees(
         FORESTCOLL,
@@ -105,7 +105,6 @@ OWN = (
     ),
     _exchanges(
         "tsmcf",
-        _ALLTOALL,
         f"{_HERE}.alltoall_candidates:time_stepped",
         needs=(hosts_store,),
         options=("chunks", "steps"),
@@ -114,7 +113,6 @@ OWN = (
     ),
     _exchanges(
         PIPELINED,
-        _ALLTOALL,
         f"{_HERE}.alltoall_candidates:pipelined_flow",
         needs=(hosts_store,),
         options=("chunks", "rounds", "max_steps", "size"),
@@ -122,7 +120,6 @@ OWN = (
     ),
     _exchanges(
         "shortest-paths",
-        _ALLTOALL,
         f"{_HERE}.alltoall_candidates:shortest_paths",
         needs=(no_switches,),
         options=("chunks", "rounds", "size"),
@@ -130,7 +127,6 @@ OWN = (
     ),
     _routes(
         ROUTES,
-        _ALLTOALL,
         f"{_HERE}.route_candidates:best_routes",
         options=("chunks", "max_layers", "layer_changes", "max_routes", "max_hops", "max_flows", "seed"),
         source="column generation (the all-to-all paper, (21)-(24)) or local search; layers of our own",
@@ -138,7 +134,6 @@ OWN = (
     ),
     _routes(
         "hierarchical-routes",
-        _ALLTOALL,
         f"{_HERE}.route_candidates:hierarchical_routes",
         options=("chunks",),
         source='boxes and switches: "ongoing work" of the all-to-all paper',
@@ -452,14 +447,12 @@ OWN = (
     ),
     _exchanges(
         "bruck-exchange",
-        _ALLTOALL,
         f"{_EXCHANGES}.bruck:bruck_exchange",
         needs=(no_switches,),
         source="Bruck et al. (IEEE TPDS 8, 1997), the index operation",
     ),
     _exchanges(
         "factor-exchange",
-        _ALLTOALL,
         f"{_SIZES}.factor_exchange:factor_exchange",
         needs=(FEW_RANKS,),
         options=("factors",),
@@ -468,28 +461,24 @@ OWN = (
     ),
     _exchanges(
         "hypercube-exchange",
-        _ALLTOALL,
         f"{_EXCHANGES}.grid_phases:hypercube_exchange",
         needs=(no_switches, f"{_EXCHANGES}.grid_phases:hypercube_in_order_of_addresses"),
         source="Johnsson and Ho (IEEE TC 38, 1989)",
     ),
     _exchanges(
         "mesh-exchange",
-        _ALLTOALL,
         f"{_EXCHANGES}.grid_phases:mesh_exchange",
         needs=(no_switches, f"{_EXCHANGES}.grid_phases:mesh_in_row_major_order"),
         source="Scott (DMCC 1991), as store and forward",
     ),
     _exchanges(
         "pairwise",
-        _ALLTOALL,
         f"{_EXCHANGES}.bruck:pairwise_exchange",
         needs=(no_switches,),
         source="Thakur, Rabenseifner and Gropp (IJHPCA 19, 2005), section 4.3",
     ),
     _exchanges(
         "te-ccl-alltoall",
-        _ALLTOALL,
         f"{_PEERS}.teccl_exchange:teccl_exchange",
         needs=(no_switches, f"{_STEP_BASELINES}.both_ways:all_nodes_in_order"),
         options=("chunks", "steps"),
@@ -499,28 +488,24 @@ OWN = (
     ),
     _exchanges(
         "torus-exchange",
-        _ALLTOALL,
         f"{_EXCHANGES}.grid_phases:torus_exchange",
         needs=(no_switches, f"{_EXCHANGES}.grid_phases:torus_in_row_major_order"),
         source="Suh and Yalamanchili (IEEE TPDS 9, 1998), as store and forward",
     ),
     _routes(
         "dor",
-        _ALLTOALL,
         f"{_EXCHANGES}.dimension_order:dor_routes",
         needs=(f"{_EXCHANGES}.grids:mesh_torus_or_hypercube",),
         source="Dally and Seitz (IEEE TC 36, 1987)",
     ),
     _routes(
         "ewsp",
-        _ALLTOALL,
         f"{_EXCHANGES}.equal_weight:ewsp_routes",
         options=("chunks",),
         source="equal-weight shortest paths: the all-to-all paper, section 5.3",
     ),
     _routes(
         "ilp-disjoint",
-        _ALLTOALL,
         f"{_EXCHANGES}.single_path_ilp:disjoint_routes",
         options=("seed",),
         source="ILP over link-disjoint paths: the all-to-all paper, section 5.2",
@@ -528,7 +513,6 @@ OWN = (
     ),
     _routes(
         "ilp-shortest",
-        _ALLTOALL,
         f"{_EXCHANGES}.single_path_ilp:shortest_routes",
         options=("seed",),
         source="ILP over shortest paths: the all-to-all paper, section 5.2",
@@ -536,27 +520,23 @@ OWN = (
     ),
     _routes(
         "mcf-extp",
-        _ALLTOALL,
         f"{_EXCHANGES}.fractional_routes:mcf_extp",
         source="MCF-extP: the all-to-all paper, 3.1.2 and 3.2.1",
         comparing=Comparing.SMALL,
     ),
     _routes(
         "native",
-        _ALLTOALL,
         f"{_EXCHANGES}.first_paths:layered_native_routes",
         source="common practice (NCCL, Open MPI): the all-to-all paper, section 5.2",
     ),
     _routes(
         "path-mcf",
-        _ALLTOALL,
         f"{_EXCHANGES}.fractional_routes:path_mcf_disjoint",
         source="path MCF: the all-to-all paper, (21)-(24)",
         comparing=Comparing.SMALL,
     ),
     _routes(
         "sssp",
-        _ALLTOALL,
         f"{_EXCHANGES}.sssp:sssp_routes",
         source="Hoefler, Schneider and Lumsdaine (HOTI 2009)",
     ),
