@@ -19,9 +19,7 @@ from treadle.finder.base_formulas import least_circulant_diameter
 from treadle.reproduction.published_formulas import published_tree_time_s
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.schedules.steps.steps import StepSchedule
-from treadle.synthesis.steps.baselines import (
-    double_binary_tree_steps,
-)
+from treadle.synthesis.steps.baselines import double_binary_tree_steps
 from treadle.synthesis.steps.baselines.binary_tree_times import best_chunk_count, double_binary_tree_time_s
 from treadle.synthesis.steps.bfb import bfb_schedule, bfb_value
 from treadle.topologies import parse

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,14 +12,11 @@ from treadle.context import Progress, context, in_context
 from treadle.errors import InfeasibleError
 from treadle.inputs.fabrics_and_plans import FabricLike
 from treadle.inputs.problem import resolve_topology
+from treadle.schedulers.jobs.job_plans import JobsResult, job_rates, plan_jobs, read_jobs
 from treadle.schedules.jobs import Job
 from treadle.synthesis.trees.tree_budget import TreeBudget
 from treadle.topologies import without_failures
 from treadle.topologies.topology import Topology
-
-if TYPE_CHECKING:
-    pass
-from treadle.schedulers.jobs.job_plans import JobsResult, job_rates, plan_jobs, read_jobs
 
 
 @checked()

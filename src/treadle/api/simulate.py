@@ -22,9 +22,7 @@ from treadle.simulation.simulated_plans import (
     plan_parts,
     simulate_parts,
 )
-from treadle.simulation.simulation_options import (
-    SimulationOptions,
-)
+from treadle.simulation.simulation_options import SimulationOptions
 from treadle.simulation.tasks import task_graph
 
 

@@ -12,9 +12,7 @@ from treadle.options.keywords import OptionKeywords, ProblemOptions, SolveKeywor
 from treadle.schedulers.bound_results import naming_cut_off
 from treadle.schedulers.solving import SolveResult, solve_problem
 from treadle.schedules.collective import Collective, CollectiveKind
-from treadle.synthesis.scheduler_options import (
-    SchedulerOptions,
-)
+from treadle.synthesis.scheduler_options import SchedulerOptions
 
 
 @checked()

@@ -20,9 +20,7 @@ from treadle.training.forms.axes import ParallelLayout
 from treadle.training.model_argument import as_model
 from treadle.training.models.training_model import TrainingModel
 from treadle.training.prices.calibrated_efficiency import CalibratedEfficiency, calibrated_efficiency
-from treadle.training.prices.fabric_costs import (
-    FabricCosts,
-)
+from treadle.training.prices.fabric_costs import FabricCosts
 from treadle.training.step import TrainingSetup, simulate_step
 from treadle.training.step_inputs import costs_of_rows, slow_links
 from treadle.training.train_options import asked_step

@@ -11,9 +11,7 @@ from treadle.told_by import told_by
 from treadle.training.models.training_model import TrainingModel
 from treadle.training.prices.calibrated_efficiency import CalibratedEfficiency
 from treadle.training.prices.contention_presets import ContentionChoice
-from treadle.training.prices.fabric_costs import (
-    PricedTraffic,
-)
+from treadle.training.prices.fabric_costs import PricedTraffic
 from treadle.training.step import StepOutcome, TrainingSetup
 from treadle.training.timeline.task import Category
 

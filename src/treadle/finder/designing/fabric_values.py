@@ -13,9 +13,7 @@ from treadle.topologies import (
     IntersectionArray,
     is_moore_optimal,
 )
-from treadle.topologies.isomorphism import (
-    DEFAULT_WORK,
-)
+from treadle.topologies.isomorphism import DEFAULT_WORK
 
 
 @shown(own_fields)

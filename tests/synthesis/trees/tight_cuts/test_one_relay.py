@@ -16,9 +16,7 @@ from samples.factored.formula_stars import (
 from treadle.errors import ScheduleError
 from treadle.refusal import Refusal
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
-from treadle.schedules.factored import (
-    RelayTrees,
-)
+from treadle.schedules.factored import RelayTrees
 from treadle.synthesis.trees import optimum
 from treadle.synthesis.trees.tight_cuts.decompose import decompose
 from treadle.synthesis.trees.tree_budget import TreeBudget
