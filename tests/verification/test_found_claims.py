@@ -41,21 +41,21 @@ def test_findings_are_counted_beyond_what_is_told() -> None:
         return f"place {place}"
 
     found.add(ViolationKind.LOAD, "one")
-    found.add_all(ViolationKind.SPAN, 5, describe)
+    found.add_all(ViolationKind.SPAN, range(5), describe)
     assert texts(found) == ["load: one", "span: place 0", "span: place 1"]
     assert asked == [0, 1]
     assert found.total == 6
     found.add(ViolationKind.LOAD, "unsaid")
     assert (len(found.kept), found.total) == (3, 7)
     few = Findings(10)
-    few.add_all(ViolationKind.SPAN, 2, str)
+    few.add_all(ViolationKind.SPAN, range(2), str)
     assert texts(few) == ["span: 0", "span: 1"]
     assert few.total == 2
 
 
 def test_findings_of_a_place_are_adopted() -> None:
     inner, outer = Findings(5), Findings(2)
-    inner.add_all(ViolationKind.HELD, 9, str)
+    inner.add_all(ViolationKind.HELD, range(9), str)
     outer.add(ViolationKind.LINK, "own")
     outer.adopt("job x", inner)
     assert texts(outer) == ["link: own", "held: job x: 0"]
@@ -75,7 +75,7 @@ def test_reports_say_all_that_was_measured() -> None:
     assert measured.is_optimal
     assert not replace(measured, bound=Fraction(4)).is_optimal
     assert not replace(measured, bound=None, algbw=None).is_optimal
-    found.add_all(ViolationKind.LOAD, 2, str)
+    found.add_all(ViolationKind.LOAD, range(2), str)
     wrong = found.report(algbw=Fraction(3), bound=Fraction(3))
     assert (wrong.violations, wrong.n_violations) == ((Violation(ViolationKind.LOAD, "0"),), 2)
     assert not wrong.is_ok

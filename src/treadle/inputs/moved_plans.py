@@ -124,9 +124,9 @@ def _add_lost_links(plan: Plan, entry: PlanEntry, fabric: Topology, found: Findi
     lost = lost_links(entry.schedule, plan.topology, fabric)
     found.add_all(
         ViolationKind.MEMBERSHIP,
-        len(lost),
-        lambda i: (
-            f"the schedule uses link {plan.topology.link_name(lost[i])}, which {fabric.name} does not have"
+        lost,
+        lambda link: (
+            f"the schedule uses link {plan.topology.link_name(link)}, which {fabric.name} does not have"
         ),
     )
 

@@ -186,12 +186,11 @@ def _load_per_byte(
 def _check_links(topology: Topology, carried: np.ndarray, found: Findings) -> None:
     """No link may carry more than its bandwidth."""
     over = [link for link in range(topology.n_links) if carried[link] > int(topology.bandwidths[link])]
-
-    def describe(place: int) -> str:
-        link = over[place]
-        return (
+    found.add_all(
+        ViolationKind.LOAD,
+        over,
+        lambda link: (
             f"link {topology.link_name(link)} carries {carried[link]} bytes/s of all jobs together, its "
             f"bandwidth is {topology.bandwidths[link]}"
-        )
-
-    found.add_all(ViolationKind.LOAD, len(over), describe)
+        ),
+    )

@@ -66,8 +66,7 @@ def add_overloads(
     load = np.array([*loads.tolist(), *(one for _, _, one in sides)], dtype=object)
     over = np.flatnonzero(load * claimed.numerator > capacity * total * claimed.denominator)
 
-    def describe(i: int) -> str:
-        row = int(over[i])
+    def describe(row: int) -> str:
         name = (
             f"link {topology.link_name(row)}" if row < topology.n_links else sides[row - topology.n_links][0]
         )
@@ -76,4 +75,4 @@ def add_overloads(
             f"{Fraction(total * capacity[row], load[row])}, not {claimed}"
         )
 
-    found.add_all(ViolationKind.LOAD, len(over), describe)
+    found.add_all(ViolationKind.LOAD, over.tolist(), describe)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from fractions import Fraction
+from typing import Any
+
+from numpy.typing import NDArray
 
 
 class ViolationKind(StrEnum):
@@ -119,13 +122,15 @@ class Findings:
 
     def add(self, kind: ViolationKind, message: str) -> None:
         """Add one violation."""
-        self.add_all(kind, 1, lambda _: message)
+        self.add_all(kind, [message], str)
 
-    def add_all(self, kind: ViolationKind, number: int, describe: Callable[[int], str]) -> None:
-        """Add `number` violations; `describe` is asked only for those that are kept."""
+    def add_all(
+        self, kind: ViolationKind, wrong: Sequence[Any] | NDArray[Any], describe: Callable[[Any], str]
+    ) -> None:
+        """Add a violation for each item; `describe` is called only for those that are kept."""
         room = max(0, self.limit - len(self.kept))
-        self.kept.extend(Violation(kind, describe(i)) for i in range(min(number, room)))
-        self.total += number
+        self.kept.extend(Violation(kind, describe(item)) for item in wrong[:room])
+        self.total += len(wrong)
 
     def adopt(self, place: str, other: Findings) -> None:
         """Add what was found at one place, each with its name."""

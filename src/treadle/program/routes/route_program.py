@@ -213,8 +213,7 @@ def _assemble(
 ) -> Program:
     """Own copies first, then sends and receives in the messages' order: all first segments, then others."""
     n = collective.n_ranks
-    place = _place(collective, routes, messages)
-    offset = place.shard_offset
+    n_chunks, offset, first, count = _place(collective, routes, messages)
     counts = np.diff(segments.first)[messages.path]
     message = np.repeat(np.arange(len(messages.path)), counts)
     nth = np.arange(len(message)) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -256,7 +255,7 @@ def _assemble(
     waiting = np.concatenate([np.repeat(np.arange(len(order)), np.diff(wait_offset)), more])
     wait_offset, waits = pair_lists(waiting, np.concatenate([waits, awaited[more]]), len(order))
     given, wanted, stored = int(Buffer.INPUT), int(Buffer.OUTPUT), int(Buffer.SCRATCH)
-    first, count = place.first[message], place.count[message]
+    first, count = first[message], count[message]
     columns: dict[str, Any] = {
         "operation_kind": column(*map(int, (OperationKind.COPY, OperationKind.SEND, OperationKind.RECEIVE))),
         "peer": column(-1, target, source),
@@ -272,7 +271,7 @@ def _assemble(
         kind=CollectiveKind.ALLTOALL,
         nodes=np.array(collective.ranks, dtype=np.int32),
         root=-1,
-        n_chunks=place.n_chunks,
+        n_chunks=n_chunks,
         shard_offset=offset,
         in_place=False,
         operation_offset=np.searchsorted(rank[order], np.arange(n + 1)).astype(np.int64),
@@ -284,26 +283,13 @@ def _assemble(
     )
 
 
-@dataclass(frozen=True, eq=False)
-class _Buffers:
-    """Where the data of messages lies, in chunks of the program.
+def _place(
+    collective: Collective, routes: RouteSchedule, messages: _Messages
+) -> tuple[int, Int64Array, Int64Array, Int64Array]:
+    """Chunks of the largest per-rank buffer, chunks before each pair, first and number of each message.
 
-    Parameters
-    ----------
-    n_chunks : int
-        Of the program: those of the largest per-rank buffer.
-    shard_offset : array of int64, shape (N * N + 1,)
-    first, count : arrays of int64, shape (n,)
+    A pair's paths share its data in their order; chunks are as large as all bounds allow.
     """
-
-    n_chunks: int
-    shard_offset: Int64Array
-    first: Int64Array
-    count: Int64Array
-
-
-def _place(collective: Collective, routes: RouteSchedule, messages: _Messages) -> _Buffers:
-    """A pair's paths share its data in their order; chunks are as large as all bounds allow."""
     weights = collective.pair_demands.matrix.reshape(-1)
     ahead = np.cumsum(routes.units) - routes.units  # chunks of the paths before, all pairs together
     begin = ahead - ahead[np.searchsorted(routes.pair, routes.pair)]
@@ -312,12 +298,8 @@ def _place(collective: Collective, routes: RouteSchedule, messages: _Messages) -
     unit = int(np.gcd.reduce(bounds))
     _check_number(sum(weights.tolist()) * routes.n_chunks // unit)
     offset = offsets_of(weights * routes.n_chunks // unit)
-    return _Buffers(
-        n_chunks=collective.pair_demands.buffer_units * routes.n_chunks // unit,
-        shard_offset=offset,
-        first=offset[routes.pair[messages.path]] + low // unit,
-        count=(high - low) // unit,
-    )
+    n_chunks = collective.pair_demands.buffer_units * routes.n_chunks // unit
+    return n_chunks, offset, offset[routes.pair[messages.path]] + low // unit, (high - low) // unit
 
 
 def _check_number(chunks: int) -> None:

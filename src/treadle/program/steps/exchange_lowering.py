@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import gcd
 
 import numpy as np
@@ -96,50 +96,21 @@ def lower_exchange(
     what goes from rank to rank through them is one send, whose path names them.
     """
     check_alltoall(topology, collective, schedule, channels=channels, in_place=in_place)
-    pieces = _cut(collective, schedule)
-    moves = _moves(topology, collective, schedule, pieces, channels)
-    _check_chains(moves, pieces)
-    moves, paths = _through_forwarders(schedule.sends, moves, collective.n_ranks)
-    frame = Frame(
-        collective,
-        Holdings(collective.n_ranks, pieces.source),
-        n_chunks=pieces.n_chunks,
-        shard_offset=pieces.shard_offset,
-        bounds=pieces.bounds,
-        in_place=False,
-        targets=pieces.target,
-    )
+    frame, first, past = _cut(collective, schedule)
+    sends = schedule.sends
+    links = sends.crossed
+    if links.size and int(links.max()) >= topology.n_links:
+        raise ScheduleError(f"exchange: link {links.max()}, expected links from 0 to {topology.n_links - 1}")
+    # forwarders are numbered on from the ranks
+    number = positions_of(topology.n_nodes, [*collective.ranks, *collective.forwarders])
+    moves = moves_of(topology, sends, number, first, past - first, sends.shard, channels)
+    _check_chains(moves, frame)
+    moves, paths = _through_forwarders(sends, moves, collective.n_ranks)
     return assemble(frame, [moves], merge=merge, longer_paths=paths)
 
 
-@dataclass(frozen=True, eq=False)
-class _Pieces:
-    """Runs of chunks that no send begins or ends within, in the order of the program's chunks.
-
-    Parameters
-    ----------
-    n_chunks : int
-        Of the program: those of the largest per-rank buffer.
-    shard_offset : array of int64, shape (N * N + 1,)
-        In chunks of the program.
-    source, target : arrays of int64, shape (n_pieces,)
-        Ranks.
-    bounds : array of int64, shape (2, n_pieces)
-        In chunks of the program.
-    first, past : arrays of int64, shape (n,)
-        Pieces that each send carries.
-    """
-
-    n_chunks: int
-    shard_offset: Int64Array
-    source: Int64Array
-    target: Int64Array
-    bounds: Int64Array
-    first: Int64Array
-    past: Int64Array
-
-
-def _cut(collective: Collective, schedule: ExchangeSchedule) -> _Pieces:
+def _cut(collective: Collective, schedule: ExchangeSchedule) -> tuple[Frame, Int64Array, Int64Array]:
+    """The frame of the pieces, and the first and one past the last piece that each send carries."""
     n, sends, demands = collective.n_ranks, schedule.sends, collective.pair_demands
     pairs = schedule.sources.astype(np.int64) * n + schedule.targets
     asked = np.flatnonzero(demands.between)
@@ -161,51 +132,40 @@ def _cut(collective: Collective, schedule: ExchangeSchedule) -> _Pieces:
     begins = np.flatnonzero(cut < schedule.n_chunks)  # the end of a shard begins no piece
     number = np.searchsorted(begins, np.arange(len(places)))
     position = offset[pair] + fine // unit
-    return _Pieces(
+    frame = Frame(
+        collective,
+        Holdings(n, pair[begins] // n),
         n_chunks=demands.buffer_units * schedule.n_chunks // unit,
         shard_offset=offset,
-        source=pair[begins] // n,
-        target=pair[begins] % n,
         bounds=np.stack([position[begins], position[begins + 1]]),
-        first=number[np.searchsorted(places, low)],
-        past=number[np.searchsorted(places, high)],
+        in_place=False,
+        targets=pair[begins] % n,
     )
+    return frame, number[np.searchsorted(places, low)], number[np.searchsorted(places, high)]
 
 
-def _moves(
-    topology: Topology, collective: Collective, schedule: ExchangeSchedule, pieces: _Pieces, channels: int
-) -> Moves:
-    """Every send, cut into pieces; forwarders are numbered on from the ranks."""
-    sends = schedule.sends
-    links = sends.crossed
-    if links.size and int(links.max()) >= topology.n_links:
-        raise ScheduleError(f"exchange: link {links.max()}, expected links from 0 to {topology.n_links - 1}")
-    number = positions_of(topology.n_nodes, [*collective.ranks, *collective.forwarders])
-    counts = pieces.past - pieces.first
-    return moves_of(topology, sends, number, pieces.first, counts, sends.shard, channels)
-
-
-def _check_chains(moves: Moves, pieces: _Pieces) -> None:
+def _check_chains(moves: Moves, frame: Frame) -> None:
     """Every piece must go from its source from hand to hand to its target, to no rank twice."""
+    source = frame.holdings.home
     row = moves.part(np.lexsort((moves.step, moves.piece)))
     starts = np.append(np.ones(min(1, len(row)), dtype=np.bool_), row.piece[1:] != row.piece[:-1])
     first = np.flatnonzero(starts)
-    if not np.array_equal(row.piece[first], np.arange(len(pieces.source))):
+    if not np.array_equal(row.piece[first], np.arange(len(source))):
         raise ScheduleError("exchange: some chunk never leaves its source; treadle verify lists which")
     later = np.flatnonzero(~starts)
     last = np.append(first[1:], len(row)) - 1
     if (
-        np.any(row.sender[first] != pieces.source)
+        np.any(row.sender[first] != source)
         or np.any(row.sender[later] != row.receiver[later - 1])
         or np.any(row.step[later] <= row.step[later - 1])
-        or np.any(row.receiver[last] != pieces.target)
+        or np.any(row.receiver[last] != frame.targets)
     ):
         raise ScheduleError(
             "exchange: some chunk is sent before it has come, or does not get to its target; treadle verify "
             "lists which"
         )
     n_ranks = int(max(row.sender.max(), row.receiver.max())) + 1
-    visits = np.concatenate([row.piece * n_ranks + row.receiver, row.piece[first] * n_ranks + pieces.source])
+    visits = np.concatenate([row.piece * n_ranks + row.receiver, row.piece[first] * n_ranks + source])
     if len(np.unique(visits)) < len(visits):
         raise InfeasibleError(
             "exchange: some chunk comes to a rank twice, for which programs have one place only; "

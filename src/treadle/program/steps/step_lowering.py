@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import gcd, lcm
 
 import numpy as np
@@ -155,13 +155,19 @@ def lower_steps(
     _check_fit(topology, collective, schedule)
     if channels < 1:
         raise ScheduleError(f"channels: expected at least 1, found {channels}")
-    layout = _layout(schedule)
-    holdings = layout.holdings(collective.n_ranks)
+    frame, position, cuts = _cut(collective, schedule, in_place=in_place)
+    holdings = frame.holdings
     phases: list[Moves] = []
     paths: list[tuple[int, ...]] = []
+    rank_of = positions_of(topology.n_nodes, list(collective.ranks))
     first_step = 0
     for steps in schedule.phases:
-        moves = _moves(topology, collective, steps, layout, channels)
+        # both bounds are cuts, so that these are exact
+        bounds = (ends.astype(np.int64) * int(cuts[-1]) // steps.n_chunks for ends in (steps.low, steps.high))
+        low, high = (np.searchsorted(cuts, ends) for ends in bounds)
+        place = position[steps.shard]
+        first = place * (len(cuts) - 1) + low
+        moves = moves_of(topology, steps, rank_of, first, high - low, place, channels)
         kept = moves.part(useful(steps.direction, moves, holdings))
         if steps.has_ways:
             kept, ways = in_operations(steps, kept, collective.n_ranks)
@@ -172,14 +178,6 @@ def lower_steps(
         first_step += steps.n_steps
     if schedule.has_whole_shards:
         _check_direct(phases[0], holdings, in_place=in_place)
-    frame = Frame(
-        collective,
-        holdings,
-        n_chunks=layout.n_chunks,
-        shard_offset=layout.shard_offset(collective.n_ranks),
-        bounds=layout.bounds(),
-        in_place=in_place,
-    )
     turns = relay_turns(topology, paths)
     return assemble(frame, phases, merge=merge, longer_paths=paths, turns=turns)
 
@@ -209,62 +207,15 @@ def _check_fit(topology: Topology, collective: Collective, schedule: StepSchedul
             raise ScheduleError(f"steps: link {links.max()}, expected links from 0 to {topology.n_links - 1}")
 
 
-@dataclass(frozen=True)
-class _Layout:
-    """Where the chunks of shards lie in the program.
+def _cut(
+    collective: Collective, schedule: StepSchedule, *, in_place: bool
+) -> tuple[Frame, Int64Array, Int64Array]:
+    """The frame of the pieces, the place of each shard among all by home, and where sends begin or end.
 
-    Parameters
-    ----------
-    position : array of int64, shape (S,)
-        Place of each shard among all, by home.
-    homes : array of int64, shape (S,)
-        Home of the shard at each place.
-    twins : tuple of arrays of int64, shape (S,)
-        Its further homes.
-    fine : int
-        Parts of a shard in which `cuts` counts: common to both phases.
-    cuts : array of int64, shape (K + 1,)
-        Where sends of any shard begin or end, from 0 to the end of the shard, in chunks of the program.
-    is_whole : bool
-        All shards are the whole buffer and share its chunks.
+    The last are in chunks of the program, from 0 to the end of a shard; between two of them is a piece.
     """
-
-    position: Int64Array
-    homes: Int64Array
-    twins: tuple[Int64Array, ...]
-    fine: int
-    cuts: Int64Array
-    is_whole: bool
-
-    @property
-    def n_chunks(self) -> int:
-        """Of the program."""
-        return int(self.cuts[-1]) * (1 if self.is_whole else len(self.homes))
-
-    def holdings(self, n_ranks: int) -> Holdings:
-        """The homes of all pieces."""
-        n_cuts = len(self.cuts) - 1
-        twins = tuple(np.repeat(homes, n_cuts) for homes in self.twins)
-        return Holdings(n_ranks, np.repeat(self.homes, n_cuts), twins)
-
-    def shard_offset(self, n_ranks: int) -> Int64Array:
-        """Chunks of each rank's shards; shards that share all chunks are counted to rank 0."""
-        homes = np.zeros(1, dtype=np.int64) if self.is_whole else self.homes
-        before = np.searchsorted(homes, np.arange(n_ranks + 1))
-        offset: Int64Array = (before * self.cuts[-1]).astype(np.int64)
-        return offset
-
-    def bounds(self) -> Int64Array:
-        """First and one past the last chunk of each piece, shape (2, n_pieces)."""
-        starts = np.arange(len(self.homes)) * (0 if self.is_whole else self.cuts[-1])
-        ends = [starts[:, None] + cuts for cuts in (self.cuts[:-1], self.cuts[1:])]
-        return np.stack(ends).reshape(2, -1)
-
-
-def _layout(schedule: StepSchedule) -> _Layout:
-    homes = schedule.phases[0].homes.astype(np.int64)
+    n_ranks, homes = collective.n_ranks, schedule.phases[0].homes.astype(np.int64)
     order = np.argsort(homes, kind="stable")
-    position = positions_of(len(homes), order)
     fine = lcm(*(steps.n_chunks for steps in schedule.phases))
     ends = [
         np.unique(column).astype(np.int64) * (fine // steps.n_chunks)
@@ -273,26 +224,28 @@ def _layout(schedule: StepSchedule) -> _Layout:
     ]
     cuts = np.unique(np.concatenate([[0, fine], *ends]))
     cuts //= gcd(*cuts.tolist())
-    twins = tuple(more.astype(np.int64)[order] for more in schedule.phases[0].all_homes[1:])
-    layout = _Layout(position, homes[order], twins, fine, cuts, schedule.has_whole_shards)
-    if layout.n_chunks > MAX_CHUNKS:
+    is_whole = schedule.has_whole_shards  # all shards are the whole buffer and share its chunks
+    n_chunks = int(cuts[-1]) * (1 if is_whole else len(homes))
+    if n_chunks > MAX_CHUNKS:
         raise InfeasibleError(
-            f"the sends' bounds need {layout.n_chunks} equal chunks of the data, programs have up to "
+            f"the sends' bounds need {n_chunks} equal chunks of the data, programs have up to "
             f"{MAX_CHUNKS}; use a schedule with fewer chunks per shard"
         )
-    return layout
-
-
-def _moves(topology: Topology, collective: Collective, steps: Steps, layout: _Layout, channels: int) -> Moves:
-    """Every send of a phase, cut into pieces."""
-    rank_of = positions_of(topology.n_nodes, list(collective.ranks))
-    # both bounds are cuts, so that these are exact; in program chunks as the cuts are
-    unit, scale = layout.fine // int(layout.cuts[-1]), layout.fine // steps.n_chunks
-    bounds = (column.astype(np.int64) * scale // unit for column in (steps.low, steps.high))
-    low, high = (np.searchsorted(layout.cuts, column) for column in bounds)
-    place = layout.position[steps.shard]
-    first = place * (len(layout.cuts) - 1) + low
-    return moves_of(topology, steps, rank_of, first, high - low, place, channels)
+    home, *twins = (
+        np.repeat(more.astype(np.int64)[order], len(cuts) - 1) for more in schedule.phases[0].all_homes
+    )
+    starts = np.arange(len(homes)) * (0 if is_whole else cuts[-1])
+    # shards that share all chunks are counted to rank 0
+    counted = np.zeros(1, dtype=np.int64) if is_whole else homes[order]
+    frame = Frame(
+        collective,
+        Holdings(n_ranks, home, tuple(twins)),
+        n_chunks=n_chunks,
+        shard_offset=(np.searchsorted(counted, np.arange(n_ranks + 1)) * cuts[-1]).astype(np.int64),
+        bounds=np.stack([starts[:, None] + ends for ends in (cuts[:-1], cuts[1:])]).reshape(2, -1),
+        in_place=in_place,
+    )
+    return frame, positions_of(len(homes), order), cuts
 
 
 def _check_direct(moves: Moves, holdings: Holdings, *, in_place: bool) -> None:

@@ -103,10 +103,10 @@ def _check_pairs(collective: Collective, schedule: ExchangeSchedule, found: Find
     wrong = np.flatnonzero(shards != expected)
     found.add_all(
         ViolationKind.SHAPE,
-        len(wrong),
+        wrong,
         lambda i: (
-            f"rank {wrong[i] // n} to {wrong[i] % n}: {shards[wrong[i]]} shards, expected "
-            f"{expected[wrong[i]]}, as the demand is {demands.reshape(-1)[wrong[i]]}"
+            f"rank {i // n} to {i % n}: {shards[i]} shards, expected "
+            f"{expected[i]}, as the demand is {demands.reshape(-1)[i]}"
         ),
     )
     return not wrong.size

@@ -110,10 +110,8 @@ class _ExchangeCheck:
         before[goes_on] = head[goes_on - 1]
         wrong = tail != before
         wrong[goes_on] |= step[goes_on] <= step[goes_on - 1]
-        bad = np.flatnonzero(wrong)
 
-        def describe(i: int) -> str:
-            row = int(bad[i])
+        def describe(row: int) -> str:
             where = topology.node_names[int(before[row])]
             since = "" if is_first[row] else f" after step {step[row - 1]}"
             name = topology.node_names[int(tail[row])]
@@ -122,14 +120,14 @@ class _ExchangeCheck:
                 f"the beginning of the step; {where} has that{since}"
             )
 
-        self._found.add_all(ViolationKind.HELD, len(bad), describe)
+        self._found.add_all(ViolationKind.HELD, np.flatnonzero(wrong), describe)
         target = self._ranks[schedule.targets[shard]]
         again = goes_on[(head[goes_on - 1] == target[goes_on - 1]) & ~wrong[goes_on]]
         self._found.add_all(
             ViolationKind.DOUBLE,
-            len(again),
+            again,
             lambda i: (
-                f"{self.send_text(int(send[again[i]]))}: {self._chunks(int(piece[again[i]]))} leaves the "
+                f"{self.send_text(int(send[i]))}: {self._chunks(int(piece[i]))} leaves the "
                 f"target of the shard again"
             ),
         )
@@ -148,10 +146,10 @@ class _ExchangeCheck:
         names = self._topology.node_names
         self._found.add_all(
             ViolationKind.DELIVERY,
-            len(wrong),
+            wrong,
             lambda i: (
-                f"{self._shard_text(int(shard[wrong[i]]))}: {self._chunks(int(pieces[wrong[i]]))} ends at "
-                f"{names[at[wrong[i]]]}, expected {names[target[wrong[i]]]}"
+                f"{self._shard_text(int(shard[i]))}: {self._chunks(int(pieces[i]))} ends at "
+                f"{names[at[i]]}, expected {names[target[i]]}"
             ),
         )
 

@@ -128,13 +128,12 @@ def _check_shares(collective: Collective, forest: FactoredForest, found: Finding
     is_wrong = (planted != declared) | (declared < 0)
     if collective.kind is not CollectiveKind.ALLREDUCE:
         is_wrong |= declared * weight != weights * total
-    wrong = np.flatnonzero(is_wrong)
     found.add_all(
         ViolationKind.SHARES,
-        len(wrong),
+        np.flatnonzero(is_wrong),
         lambda i: (
-            f"{forest.direction} root {wrong[i]}: {planted[wrong[i]]} unit trees, {declared[wrong[i]]} of "
-            f"{total} declared, for {weights[wrong[i]]} of {weight} shares"
+            f"{forest.direction} root {i}: {planted[i]} unit trees, {declared[i]} of "
+            f"{total} declared, for {weights[i]} of {weight} shares"
         ),
     )
     if total <= 0:

@@ -80,15 +80,16 @@ def _relay_faults(trees: RelayTrees) -> list[str]:
     made = blocks * (n - 1)
     np.subtract.at(made, root, count)
     np.add.at(made, child, count)
-    for what, first, used in (
-        ("exit", trees.out_first, made),
-        ("entry", trees.in_first, blocks.sum() - blocks),
-    ):
-        faults += [
-            f"child {wrong} has {first[wrong, -1]} {what} units; trees take {used[wrong] * g}"
-            for wrong in np.flatnonzero(first[:, -1] != used * g)[:1]
-        ]
-    return faults
+    return _unit_faults(trees, made * g, (blocks.sum() - blocks) * g)
+
+
+def _unit_faults(trees: FormulaTrees, out: Int64Array, into: Int64Array) -> list[str]:
+    """Children whose exit or entry units are not as many as their trees take, the first of each side."""
+    return [
+        f"child {wrong} has {first[wrong, -1]} {what} units; trees take {used[wrong]}"
+        for what, first, used in (("exit", trees.out_first, out), ("entry", trees.in_first, into))
+        for wrong in np.flatnonzero(first[:, -1] != used)[:1]
+    ]
 
 
 def _relay_planes_faults(trees: RelayPlanes) -> list[str]:
@@ -103,13 +104,14 @@ def _relay_planes_faults(trees: RelayPlanes) -> list[str]:
     pairs = np.unique(np.stack([child, trees.place], axis=1), axis=0)
     if len(trees.place) != units.sum() or len(pairs) < len(child) or np.any(trees.place >= units[child]):
         faults.append("places of a child are not 0, 1, ..., once each")
-    for what, first, side in (("exit", trees.out_first, "out_first"), ("entry", trees.in_first, "in_first")):
-        used = np.sum([getattr(part, side)[:, -1] for part in trees.parts], axis=0)
-        faults += [
-            f"child {wrong} has {first[wrong, -1]} {what} units; trees take {used[wrong]}"
-            for wrong in np.flatnonzero(first[:, -1] != used)[:1]
-        ]
-    return faults
+    out, into = (sums.sum(axis=1) for sums in _part_sums(trees))
+    return faults + _unit_faults(trees, out, into)
+
+
+def _part_sums(trees: RelayPlanes) -> tuple[Int64Array, Int64Array]:
+    """Units that leave and that enter each child by each plane, shape (n, planes)."""
+    out, into = ([getattr(part, side)[:, -1] for part in trees.parts] for side in ("out_first", "in_first"))
+    return np.stack(out, axis=1), np.stack(into, axis=1)
 
 
 def _plane_faults(trees: PlaneTrees) -> list[str]:
@@ -133,16 +135,7 @@ def _plane_faults(trees: PlaneTrees) -> list[str]:
         if len(sent) != 1 or np.any(shares.sum(axis=1) != sent * others):
             faults.append(f"planes do not divide the trees of the children of group {a}")
     faults = faults or _delivery_faults(trees) or _sent_faults(trees)
-    if faults:
-        return faults
-    for what, first, sums in zip(
-        ("exit", "entry"), (trees.out_first, trees.in_first), _plane_sums(trees), strict=True
-    ):
-        faults += [
-            f"child {wrong} has {first[wrong, -1]} {what} units; trees take {sums[wrong].sum()}"
-            for wrong in np.flatnonzero(first[:, -1] != sums.sum(axis=1))[:1]
-        ]
-    return faults
+    return faults or _unit_faults(trees, *(sums.sum(axis=1) for sums in _plane_sums(trees)))
 
 
 def _delivery_faults(trees: PlaneTrees) -> list[str]:
@@ -206,10 +199,7 @@ def passage_faults(
     if isinstance(trees, PlaneTrees):
         sums = _plane_sums(trees)
     elif isinstance(trees, RelayPlanes):
-        out, into = (
-            [getattr(part, side)[:, -1] for part in trees.parts] for side in ("out_first", "in_first")
-        )
-        sums = np.stack(out, axis=1), np.stack(into, axis=1)
+        sums = _part_sums(trees)
     else:
         sums = trees.out_first[:, -1:], trees.in_first[:, -1:]
     sides = (

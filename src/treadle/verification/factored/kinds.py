@@ -190,8 +190,8 @@ class _KindCheck:
         lost = np.argwhere(above != root)
         self._found.add_all(
             ViolationKind.SPAN,
-            len(lost),
-            lambda i: f"{self._place}, tree row {lost[i, 0]}: child {lost[i, 1]} does not hang on the root",
+            lost,
+            lambda i: f"{self._place}, tree row {i[0]}: child {i[1]} does not hang on the root",
         )
         return int(depth.max()) if s and not len(lost) else 0
 
@@ -290,27 +290,23 @@ class _KindCheck:
         twice = np.flatnonzero((link[1:] == link[:-1]) & (first[1:] < stop[:-1]))
         self._found.add_all(
             ViolationKind.CAPACITY,
-            len(beyond),
+            beyond,
             lambda i: (
-                f"{self._place}: unit {stop[beyond[i]] - 1} of local link {link[beyond[i]]} is taken; it has "
-                f"{self._piece.capacity[link[beyond[i]]]}"
+                f"{self._place}: unit {stop[i] - 1} of local link {link[i]} is taken; it has "
+                f"{self._piece.capacity[link[i]]}"
             ),
         )
         self._found.add_all(
             ViolationKind.CAPACITY,
-            len(twice),
-            lambda i: (
-                f"{self._place}: unit {first[twice[i] + 1]} of local link {link[twice[i]]} is taken twice"
-            ),
+            twice,
+            lambda i: f"{self._place}: unit {first[i + 1]} of local link {link[i]} is taken twice",
         )
 
     def _check_capacity(self, load: Int64Array) -> None:
-        over = np.flatnonzero(load > self._piece.capacity)
         self._found.add_all(
             ViolationKind.CAPACITY,
-            len(over),
+            np.flatnonzero(load > self._piece.capacity),
             lambda i: (
-                f"{self._place}: local link {over[i]} carries {load[over[i]]} units; it has "
-                f"{self._piece.capacity[over[i]]}"
+                f"{self._place}: local link {i} carries {load[i]} units; it has {self._piece.capacity[i]}"
             ),
         )

@@ -5,10 +5,12 @@ Shares no code with the generators or the expansion; `treadle.verification.sched
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from treadle.arrays import BoolArray, Int64Array, distinct
 from treadle.schedules.collective import Collective
@@ -58,15 +60,22 @@ class LayerCheck:
         self._slot_keys = self._slot_piece * self._radix + layer.links
         self.depths: list[int] = []
 
-    def _add_all(self, kind: ViolationKind, number: int, describe: Callable[[int], str]) -> None:
-        self._found.add_all(kind, number, lambda i: f"{self._place}, {describe(i)}")
+    def _add_all(
+        self, kind: ViolationKind, wrong: Sequence[Any] | NDArray[Any], describe: Callable[[Any], str] = str
+    ) -> None:
+        self._found.add_all(kind, wrong, lambda item: f"{self._place}, {describe(item)}")
 
     def run(self) -> Int64Array | None:
         """Check everything; units that cross each link of the fabric, or None if something is wrong."""
         before = self._found.total
         pieces = self._layer.pieces
         kinds = [study(piece, f"{self._place}, kind {i}", self._found) for i, piece in enumerate(pieces)]
-        self._check_links()
+        links, m = self._layer.links, self._fabric.topology.n_links
+        self._add_all(
+            ViolationKind.PATH,
+            np.flatnonzero((links < 0) | (links >= m)),
+            lambda i: f"piece {self._slot_piece[i]} has link {links[i]}; the fabric has {m}",
+        )
         self._check_natives()
         if self._found.total > before:
             return None
@@ -106,15 +115,6 @@ class LayerCheck:
         link = int(self._layer.links[slot])
         return f"piece {self._slot_piece[slot]}, link {self._fabric.topology.link_name(link)}"
 
-    def _check_links(self) -> None:
-        links, m = self._layer.links, self._fabric.topology.n_links
-        wrong = np.flatnonzero((links < 0) | (links >= m))
-        self._add_all(
-            ViolationKind.PATH,
-            len(wrong),
-            lambda i: f"piece {self._slot_piece[wrong[i]]} has link {links[wrong[i]]}; the fabric has {m}",
-        )
-
     def _check_natives(self) -> None:
         """Every rank once; a piece's native trees are those of its children; piece 0 has no border."""
         layer = self._layer
@@ -122,26 +122,23 @@ class LayerCheck:
         if not np.array_equal(
             np.sort(layer.children[layer.children >= 0]), np.arange(len(self._fabric.ranks))
         ):
-            self._add_all(
-                ViolationKind.SHAPE, 1, lambda _: "its ranks are not those of the collective, once each"
-            )
+            self._add_all(ViolationKind.SHAPE, ["its ranks are not those of the collective, once each"])
         total = np.array([native.sum() for native in natives])[layer.kind]
         planted = np.concatenate([natives[kind] for kind in layer.kind.tolist()])
         at = np.flatnonzero(layer.children < 0)
         inner = ~layer.children[at]
-        wrong = np.flatnonzero(planted[at] != total[inner])
         self._add_all(
             ViolationKind.SHARES,
-            len(wrong),
+            np.flatnonzero(planted[at] != total[inner]),
             lambda i: (
-                f"piece {inner[wrong[i]]} has {total[inner[wrong[i]]]} native unit trees, "
-                f"{planted[at[wrong[i]]]} in the piece around it"
+                f"piece {inner[i]} has {total[inner[i]]} native unit trees, "
+                f"{planted[at[i]]} in the piece around it"
             ),
         )
         self._check_capacities()
         outermost = layer.pieces[layer.kind[0]]
         if len(outermost.entrances.link) or len(outermost.exits.link):
-            self._add_all(ViolationKind.GLUE, 1, lambda _: "piece 0 has a border; it is the outermost")
+            self._add_all(ViolationKind.GLUE, ["piece 0 has a border; it is the outermost"])
 
     def _check_capacities(self) -> None:
         """A link that crosses a border has equal capacity in the pieces on both sides."""
@@ -151,13 +148,12 @@ class LayerCheck:
         inner = np.flatnonzero(outer >= 0)
         around = self._slots_of(outer[inner], layer.links[inner].astype(np.int64))
         inner, around = inner[around >= 0], around[around >= 0]
-        wrong = np.flatnonzero(capacity[inner] != capacity[around])
         self._add_all(
             ViolationKind.CAPACITY,
-            len(wrong),
+            np.flatnonzero(capacity[inner] != capacity[around]),
             lambda i: (
-                f"{self._slot_name(int(inner[wrong[i]]))}: {capacity[inner[wrong[i]]]} units inside, "
-                f"{capacity[around[wrong[i]]]} outside"
+                f"{self._slot_name(int(inner[i]))}: {capacity[inner[i]]} units inside, "
+                f"{capacity[around[i]]} outside"
             ),
         )
 
@@ -213,10 +209,8 @@ class LayerCheck:
         name = self._fabric.topology.link_name
         self._add_all(
             ViolationKind.PATH,
-            len(wrong),
-            lambda i: (
-                f"piece {members[wrong[i, 0]]}: link {name(int(links[wrong[i, 0], wrong[i, 1]]))} {what}"
-            ),
+            wrong,
+            lambda i: f"piece {members[i[0]]}: link {name(int(links[i[0], i[1]]))} {what}",
         )
 
     @staticmethod
@@ -229,13 +223,11 @@ class LayerCheck:
         child, link = np.divmod(codes, self._radix)
         ranks = self._children_of(members, child)
         is_wrong = (ranks >= 0) & (ends[:, link] != self._fabric.ranks[np.maximum(ranks, 0)])
-        wrong = np.argwhere(is_wrong)
         self._add_all(
             ViolationKind.ENDS,
-            len(wrong),
+            np.argwhere(is_wrong),
             lambda i: (
-                f"piece {members[wrong[i][0]]}: local link {link[wrong[i][1]]} does not end at rank "
-                f"{ranks[wrong[i][0], wrong[i][1]]}"
+                f"piece {members[i[0]]}: local link {link[i[1]]} does not end at rank {ranks[i[0], i[1]]}"
             ),
         )
 
@@ -272,10 +264,8 @@ class LayerCheck:
         name = self._fabric.topology.link_name
         self._add_all(
             ViolationKind.GLUE,
-            len(wrong),
-            lambda i: (
-                f"piece {pieces[wrong[i]]}: data crosses by {name(int(links[wrong[i]]))}, no link of it"
-            ),
+            wrong,
+            lambda i: f"piece {pieces[i]}: data crosses by {name(int(links[i]))}, no link of it",
         )
         return slot
 
@@ -298,10 +288,10 @@ class LayerCheck:
         wrong = sorted(rows[0] ^ rows[1])
         self._add_all(
             ViolationKind.GLUE,
-            len(wrong),
+            wrong,
             lambda i: (
-                f"{self._slot_name(wrong[i][0])}: units {wrong[i][1]} to {wrong[i][1] + wrong[i][2] - 1} "
-                + ("enter, but go on nowhere" if wrong[i] in rows[0] else "are awaited, but do not enter")
+                f"{self._slot_name(i[0])}: units {i[1]} to {i[1] + i[2] - 1} "
+                + ("enter, but go on nowhere" if i in rows[0] else "are awaited, but do not enter")
             ),
         )
 
@@ -346,13 +336,12 @@ class LayerCheck:
         length = np.maximum(np.minimum(begin[use] + units[use], ends[row]) - start, 0)
         covered = np.zeros(len(mine), dtype=np.int64)
         np.add.at(covered, use, length)
-        wrong = np.flatnonzero(covered != units)
         self._add_all(
             ViolationKind.GLUE,
-            len(wrong),
+            np.flatnonzero(covered != units),
             lambda i: (
-                f"{self._slot_name(int(slot[wrong[i]]))}: of units {first[wrong[i]]} to "
-                f"{first[wrong[i]] + units[wrong[i]] - 1}, which leave, exits supply {covered[wrong[i]]}"
+                f"{self._slot_name(int(slot[i]))}: of units {first[i]} to "
+                f"{first[i] + units[i] - 1}, which leave, exits supply {covered[i]}"
             ),
         )
         some = np.flatnonzero(length)

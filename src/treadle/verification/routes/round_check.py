@@ -60,11 +60,10 @@ def verify_timed_routes(
         return report
     found = Findings(claims.get("limit", 1000))
     sent = np.bincount(schedule.path, minlength=routes.n_paths)
-    wrong = np.flatnonzero(sent != routes.units)
     found.add_all(
         ViolationKind.DELIVERY,
-        len(wrong),
-        lambda i: f"path {wrong[i]}: {sent[wrong[i]]} chunks set out, expected {routes.units[wrong[i]]}",
+        np.flatnonzero(sent != routes.units),
+        lambda i: f"path {i}: {sent[i]} chunks set out, expected {routes.units[i]}",
     )
     seconds = of_round = Fraction(0)
     previous: bytes | None = None

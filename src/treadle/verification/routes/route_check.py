@@ -121,13 +121,11 @@ def _check_units(collective: Collective, schedule: RouteSchedule, found: Finding
     carried = np.zeros(n * n, dtype=units.dtype)
     np.add.at(carried, schedule.source.astype(np.int64) * n + schedule.target, units)
     expected = collective.pair_demands.between.ravel() * schedule.n_chunks
-    wrong = np.flatnonzero(carried != expected)
     found.add_all(
         ViolationKind.UNITS,
-        len(wrong),
+        np.flatnonzero(carried != expected),
         lambda i: (
-            f"rank {wrong[i] // n} to rank {wrong[i] % n}: its paths carry {carried[wrong[i]]} chunks, "
-            f"expected {expected[wrong[i]]}"
+            f"rank {i // n} to rank {i % n}: its paths carry {carried[i]} chunks, expected {expected[i]}"
         ),
     )
 
@@ -138,14 +136,10 @@ def _check_limits(
     n = schedule.n_ranks
     if max_routes is not None:
         routes = np.bincount(schedule.source.astype(np.int64) * n + schedule.target)
-        many = np.flatnonzero(routes > max_routes)
         found.add_all(
             ViolationKind.LIMIT,
-            len(many),
-            lambda i: (
-                f"rank {many[i] // n} to rank {many[i] % n}: {routes[many[i]]} routes, "
-                f"at most {max_routes} fit"
-            ),
+            np.flatnonzero(routes > max_routes),
+            lambda i: f"rank {i // n} to rank {i % n}: {routes[i]} routes, at most {max_routes} fit",
         )
     layer = schedule.hop_layer if schedule.hop_layer.size else schedule.layer
     if max_layers is not None and schedule.n_paths and int(layer.max()) >= max_layers:
@@ -154,13 +148,12 @@ def _check_limits(
 
 def _check_hops(schedule: RouteSchedule, max_hops: int, found: Findings) -> None:
     hops = np.diff(schedule.path_offset)
-    long = np.flatnonzero(hops > max_hops)
     found.add_all(
         ViolationKind.LIMIT,
-        len(long),
+        np.flatnonzero(hops > max_hops),
         lambda i: (
-            f"path {long[i]}, rank {schedule.source[long[i]]} to rank {schedule.target[long[i]]}: "
-            f"{hops[long[i]]} hops, at most {max_hops} may be"
+            f"path {i}, rank {schedule.source[i]} to rank {schedule.target[i]}: "
+            f"{hops[i]} hops, at most {max_hops} may be"
         ),
     )
 
@@ -176,11 +169,8 @@ def _check_paths(
         faulty = np.unique(paths)
         found.add_all(
             kind,
-            len(faulty),
-            lambda i: (
-                f"path {faulty[i]}, rank {schedule.source[faulty[i]]} to "
-                f"rank {schedule.target[faulty[i]]}: {what}"
-            ),
+            faulty,
+            lambda i: f"path {i}, rank {schedule.source[i]} to rank {schedule.target[i]}: {what}",
         )
 
     unknown = np.searchsorted(offset, np.flatnonzero(links >= topology.n_links), side="right") - 1

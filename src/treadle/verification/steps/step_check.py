@@ -130,11 +130,10 @@ def _check_shape(collective: Collective, schedule: StepSchedule, found: Findings
                     f"rank {rank} is home of {homes[rank]} shards, expected all at root {collective.root}",
                 )
     elif collective.kind is not CollectiveKind.ALLREDUCE or schedule.has_whole_shards:
-        wrong = np.flatnonzero(homes != 1)
         found.add_all(
             ViolationKind.SHAPE,
-            len(wrong),
-            lambda i: f"rank {wrong[i]} is home of {homes[wrong[i]]} shards, expected 1",
+            np.flatnonzero(homes != 1),
+            lambda i: f"rank {i} is home of {homes[i]} shards, expected 1",
         )
     return found.total == before
 

@@ -178,7 +178,11 @@ class FlowCheck:
             return
         for block in _blocks(self._steps, self._topology.n_nodes):
             if self._steps.direction is Direction.BROADCAST:
-                self._check_broadcast(block)
+                state = self._start(block, self._homes[0])
+                for homes in self._homes[1:]:
+                    state |= self._start(block, homes)
+                self._follow(block, state)
+                self._check_complete(block, state, self._homes[0])
                 continue
             for homes in self._homes:
                 self._check_reduce(block, homes)
@@ -207,13 +211,6 @@ class FlowCheck:
         state[homes[block.first + shards], shards] = block.full
         return state.reshape(-1)
 
-    def _check_broadcast(self, block: _ShardBlock) -> None:
-        state = self._start(block, self._homes[0])
-        for homes in self._homes[1:]:
-            state |= self._start(block, homes)
-        self._follow(block, state)
-        self._check_complete(block, state, self._homes[0])
-
     def _follow(self, block: _ShardBlock, state: Masks) -> None:
         """Run the steps: every read of a step sees what was there at its beginning."""
         for span in block.spans(self._steps):
@@ -225,15 +222,17 @@ class FlowCheck:
                 np.bitwise_or.at(state, batch.head, batch.masks)
 
     def _add_not_held(self, block: _ShardBlock, batch: _Batch, missing: Masks) -> None:
-        wrong = np.flatnonzero(missing)
-        topology = self._topology
-
         def describe(i: int) -> str:
-            number = batch.number(int(wrong[i]))
-            tail = topology.node_names[self._tails[self._steps.link[number]]]
-            return f"{self._send_text(number)}: {tail} does not hold {block.text(missing[wrong[i]])} yet"
+            number = batch.number(i)
+            return (
+                f"{self._send_text(number)}: {self._tail(number)} does not hold {block.text(missing[i])} yet"
+            )
 
-        self._found.add_all(ViolationKind.HELD, len(wrong), describe)
+        self._found.add_all(ViolationKind.HELD, np.flatnonzero(missing), describe)
+
+    def _tail(self, number: int) -> str:
+        """Name of the node that a send starts from."""
+        return self._topology.node_names[int(self._tails[self._steps.link[number]])]
 
     def _check_reduce(self, block: _ShardBlock, homes: Int64Array) -> None:
         if self._has_forwarders:
@@ -288,27 +287,23 @@ class FlowCheck:
             state[batch.tail[now]] |= masks[now]
 
     def _add_doubles(self, block: _ShardBlock, numbers: list[int], overlap: Masks) -> None:
-        topology = self._topology
-
-        def describe(i: int) -> str:
-            number = numbers[i]
-            tail = topology.node_names[self._tails[self._steps.link[number]]]
-            return (
-                f"{self._send_text(number)}: what {tail} has of {block.text(overlap[i])} reaches home by "
-                f"another send too, so it would be added twice"
-            )
-
-        self._found.add_all(ViolationKind.DOUBLE, len(numbers), describe)
+        self._found.add_all(
+            ViolationKind.DOUBLE,
+            list(zip(numbers, overlap, strict=True)),
+            lambda one: (
+                f"{self._send_text(one[0])}: what {self._tail(one[0])} has of {block.text(one[1])} reaches "
+                "home by another send too, so it would be added twice"
+            ),
+        )
 
     def _check_complete(self, block: _ShardBlock, state: Masks, homes: Int64Array) -> None:
         rows = state.reshape(self._topology.n_nodes, block.n_shards)[self._ranks]
         if (rows == block.full).all():
             return
-        ranks, shards = np.nonzero(rows != block.full)
         steps, names = self._steps, self._topology.node_names
 
-        def describe(i: int) -> str:
-            rank, shard = int(ranks[i]), int(shards[i])
+        def describe(cell: Int64Array) -> str:
+            rank, shard = cell.tolist()
             chunks = block.text(block.full & ~rows[rank, shard])
             place = f"rank {rank} ({names[self._ranks[rank]]})"
             number = block.first + shard
@@ -318,4 +313,4 @@ class FlowCheck:
             home = f"rank {at_home} ({names[homes[number]]})"
             return f"reduce steps, shard {number}: what {place} contributes to {chunks} never reaches {home}"
 
-        self._found.add_all(ViolationKind.DELIVERY, len(ranks), describe)
+        self._found.add_all(ViolationKind.DELIVERY, np.argwhere(rows != block.full), describe)

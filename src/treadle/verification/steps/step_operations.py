@@ -56,22 +56,21 @@ class StepOperations:
             ends.append(topology.heads[steps.way_links[steps.way_offset[ways + 1] - 1]])
             for side in ends:
                 can &= self._at(side.astype(np.int64), switch)
-            wrong = ways[~can]
 
-            def describe(i: int, ways: Int64Array = wrong, does: str = does) -> str:
-                name = topology.node_names[int(self._switch(ways[i : i + 1])[0])]
+            def describe(way: int, does: str = does) -> str:
+                name = topology.node_names[int(self._switch(np.array([way]))[0])]
                 return (
-                    f"{steps.direction} way {ways[i]}: {name} is no switch that {does} for ranks that ask, "
+                    f"{steps.direction} way {way}: {name} is no switch that {does} for ranks that ask, "
                     f"with both ends in its group"
                 )
 
-            found.add_all(ViolationKind.LINK, len(wrong), describe)
+            found.add_all(ViolationKind.LINK, ways[~can], describe)
         sums = np.flatnonzero(self._kinds == WayKind.SUM)
         if steps.direction is Direction.BROADCAST:
             found.add_all(
                 ViolationKind.LINK,
-                len(sums),
-                lambda i: f"broadcast way {sums[i]} adds up, expected only in reductions",
+                sums,
+                lambda i: f"broadcast way {i} adds up, expected only in reductions",
             )
         return found.total == before
 

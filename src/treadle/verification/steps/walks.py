@@ -39,9 +39,9 @@ def ends_of_sends(topology: Topology, steps: Steps, found: Findings) -> tuple[In
     unknown = np.flatnonzero(links >= topology.n_links)
     found.add_all(
         ViolationKind.LINK,
-        len(unknown),
+        unknown,
         lambda i: (
-            f"{steps.direction} ways take link {links[unknown[i]]}: the fabric has only links 0 to "
+            f"{steps.direction} ways take link {links[i]}: the fabric has only links 0 to "
             f"{topology.n_links - 1}"
         ),
     )
@@ -53,10 +53,10 @@ def ends_of_sends(topology: Topology, steps: Steps, found: Findings) -> tuple[In
     broken = np.flatnonzero(~follows | (tails == heads))
     found.add_all(
         ViolationKind.LINK,
-        len(broken),
+        broken,
         lambda i: (
-            f"{steps.direction} way {np.searchsorted(offset, broken[i], side='right') - 1}: link "
-            f"{links[broken[i]]} ({topology.link_name(int(links[broken[i]]))}) does not go on from the one "
+            f"{steps.direction} way {np.searchsorted(offset, i, side='right') - 1}: link "
+            f"{links[i]} ({topology.link_name(int(links[i]))}) does not go on from the one "
             f"before, or leads nowhere"
         ),
     )
@@ -80,15 +80,15 @@ def usable_ends(
     usable = np.append(holds & ~is_loop[:-1], False)
     wrong = np.flatnonzero(~usable[np.minimum(steps.link, len(tails))])
 
-    def fault(i: int) -> str:
-        number = int(steps.link[wrong[i]])
+    def fault(send: int) -> str:
+        number = int(steps.link[send])
         if number >= len(tails):
             said = f"the fabric has only links 0 to {topology.n_links - 1}"
         else:
             said = "a self-loop carries nothing" if is_loop[number] else "a switch cannot hold chunks"
-        return f"{describe(int(wrong[i]))}: {said}"
+        return f"{describe(send)}: {said}"
 
-    found.add_all(ViolationKind.LINK, len(wrong), fault)
+    found.add_all(ViolationKind.LINK, wrong, fault)
     return None if wrong.size else ends
 
 

@@ -193,13 +193,12 @@ class ForestCheck:
         wrong = sums != tree.multiplicity
         wrong[tree.root] = sums[tree.root] != 0
         if wrong.any():
-            ranks = np.flatnonzero(wrong)
             self._found.add_all(
                 ViolationKind.UNITS,
-                len(ranks),
+                np.flatnonzero(wrong),
                 lambda i: (
-                    f"{place}, rank {ranks[i]}: its paths carry {sums[ranks[i]]} units, expected "
-                    f"{0 if ranks[i] == tree.root else tree.multiplicity}"
+                    f"{place}, rank {i}: its paths carry {sums[i]} units, expected "
+                    f"{0 if i == tree.root else tree.multiplicity}"
                 ),
             )
 
@@ -214,14 +213,13 @@ class ForestCheck:
             is_wrong |= ~is_broken & is_pruned & ~self._capable[near]
         for kind, mask in ((ViolationKind.PATH, is_broken), (ViolationKind.ENDS, is_wrong)):
             entries = np.flatnonzero(mask)
-            describe = partial(self._describe, tree, place, ranks, entries)
-            self._found.add_all(kind, len(entries), describe)
+            self._found.add_all(kind, entries, partial(self._describe, tree, place, ranks))
         if is_pruned.any() and self._found.total == before:
             self._check_supply(tree, place, ranks, running)
 
-    def _describe(self, tree: Tree, place: str, ranks: Int64Array, entries: Int64Array, i: int) -> str:
-        number = tree.entry_path[entries[i]]
-        topology, rank = self._topology, int(ranks[entries[i]])
+    def _describe(self, tree: Tree, place: str, ranks: Int64Array, entry: int) -> str:
+        number = tree.entry_path[entry]
+        topology, rank = self._topology, int(ranks[entry])
         links = self._paths.links[self._paths.offset[number] : self._paths.offset[number + 1]]
         names = [topology.link_name(e) if 0 <= e < topology.n_links else f"link {e}" for e in links[:20]]
         walk = " ".join(names) + (" ..." if len(links) > 20 else "") or "(empty)"
@@ -250,18 +248,17 @@ class ForestCheck:
             entries, position = _expand(np.maximum(stop - start, 0))
             unit_class = start[entries] + position - first
             starved[entries[~self._is_supplied(tree, entries, unit_class, step)]] = True
-        entries = np.flatnonzero(starved)
         verb = "reaches" if self._forest.direction is Direction.BROADCAST else "leaves"
 
-        def starving(i: int) -> str:
-            switch = int(self._paths.near[tree.entry_path[entries[i]]])
+        def starving(entry: int) -> str:
+            switch = int(self._paths.near[tree.entry_path[entry]])
             asked = " of its parent's; the switch works for ranks that ask" * bool(self._groups.asked[switch])
             return (
-                f"{place}, rank {ranks[entries[i]]}: no data of the unit tree {verb} "
+                f"{place}, rank {ranks[entry]}: no data of the unit tree {verb} "
                 f"{self._topology.node_names[switch]} by another edge{asked}"
             )
 
-        self._found.add_all(ViolationKind.SUPPLY, len(entries), starving)
+        self._found.add_all(ViolationKind.SUPPLY, np.flatnonzero(starved), starving)
 
     def _is_supplied(
         self, tree: Tree, entries: Int64Array, unit_class: Int64Array, n_classes: int
@@ -309,15 +306,14 @@ class ForestCheck:
             above = np.take(above, place)
         reached = above == roots
         self._height = max(self._height, int(depth[reached].max()))
-        wrong, lost = np.nonzero(orphaned | ~reached)
         self._found.add_all(
             ViolationKind.SPAN,
-            len(wrong),
-            lambda i: (
-                f"{places[wrong[i]]}, rank {lost[i]}: "
+            np.argwhere(orphaned | ~reached),
+            lambda cell: (
+                f"{places[cell[0]]}, rank {cell[1]}: "
                 + (
                     "the root has a parent"
-                    if lost[i] == roots[wrong[i], 0]
+                    if cell[1] == roots[cell[0], 0]
                     else "parents do not lead to the root"
                 )
             ),
