@@ -21,7 +21,7 @@ FLEISCHER_GAP = 0.05
 """Fleischer's scheme takes minutes where 0.001 is asked of it."""
 
 
-def alltoall_rate(problem: Problem, *, gap: float | None = None) -> RateResult:
+def alltoall_rate(problem: Problem, *, gap: float | None = None, cards_forward: bool = False) -> RateResult:
     """Both sides of the optimum.
 
     Parameters
@@ -29,11 +29,13 @@ def alltoall_rate(problem: Problem, *, gap: float | None = None) -> RateResult:
     problem : Problem
     gap : float, optional
         How close they are to come, as a share of the upper one; default 0.001.
+    cards_forward : bool
+        Whether what a node passes on stays out of its host.
     """
-    left = context().seconds_left
+    gap, left = DEFAULT_GAP if gap is None else gap, context().seconds_left
     with under(context().unlimited):
         return alltoall.optimal_rate(
-            problem.topology, problem.collective, gap=DEFAULT_GAP if gap is None else gap, time_limit_s=left
+            problem.topology, problem.collective, gap=gap, time_limit_s=left, cards_forward=cards_forward
         )
 
 

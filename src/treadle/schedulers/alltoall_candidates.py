@@ -17,6 +17,7 @@ from treadle.context import TimeLimitError, context, under
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.inputs.problem import Problem
 from treadle.program.program import MAX_CHUNKS as PROGRAM_CHUNKS
+from treadle.schedulers.alltoall import alltoall_rate
 from treadle.schedulers.bounds import bound_of_alltoall
 from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.schedules.alltoall.exchange_cost import exchange_algbw
@@ -102,9 +103,7 @@ def _past_cards(function: Callable[..., Result]) -> Callable[..., Result]:
         assert isinstance(found.schedule, ExchangeSchedule)
         sends = replace(found.schedule.sends, way_offset=hosts.way_offset, way_links=hosts.way_links)
         schedule = replace(found.schedule, sends=sends)
-        left = context().seconds_left
-        with under(context().unlimited):
-            rate = optimal_rate(topology, collective, time_limit_s=left)
+        rate = alltoall_rate(Problem(topology, collective))
         return replace(found, schedule=schedule, bound=bound_of_alltoall(rate))
 
     return built
@@ -128,9 +127,7 @@ def time_stepped(
         found = [chunked_exchange(topology, collective, flow, chunks=chunks)]
     else:
         if bound is None and _has_small_program(topology, collective):
-            left = context().seconds_left
-            with under(context().unlimited):
-                bound = bound_of_alltoall(optimal_rate(topology, collective, time_limit_s=left))
+            bound = bound_of_alltoall(alltoall_rate(Problem(topology, collective)))
         found = _time_stepped(Problem(topology, collective), bound, chunks)
     best = _of_fewest_steps(found)
     notes = _losses(best.loss, "the fractional flow in as many steps")
@@ -244,9 +241,7 @@ def pipelined_flow(
     ):
         return _searched_steps(topology, collective, chunks, max_steps)
     problem, options = Problem(topology, collective), AlltoallOptions(chunks=chunks, rounds=rounds, size=size)
-    left = context().seconds_left
-    with under(context().unlimited):
-        rate = optimal_rate(topology, collective, time_limit_s=left)
+    rate = alltoall_rate(problem)
     paths = extract_paths(topology, collective, rate.flow.by_source)
     routes = rounded_routes(collective, paths, chunks=chunks)
     shortest = split_over_shortest_paths(topology, collective, max_chunks=_most_chunks(problem, chunks))
@@ -291,9 +286,7 @@ def _searched_steps(
         schedule = routes_in_steps(topology, collective, routes, max_steps=max_steps, max_chunks=most)
     del routes
     is_late = by_then.is_late or at_last.is_late
-    left = context().seconds_left
-    with under(context().unlimited):
-        rate = optimal_rate(topology, collective, time_limit_s=left)
+    rate = alltoall_rate(Problem(topology, collective))
     if collective.demands is not None and not is_late:
         least = NEAR * rate.rate * collective.pair_demands.buffer_units
         finest = (FINE,) if chunks is None else (chunks,)

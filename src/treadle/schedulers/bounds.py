@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from treadle.context import context, under
 from treadle.inputs.problem import Problem, model_of
 from treadle.refusal import Refusal
+from treadle.schedulers.alltoall import alltoall_rate
 from treadle.schedulers.group_rates import (
     as_no_group,
     groups_optimum,
 )
 from treadle.schedules.collective import CollectiveKind
-from treadle.synthesis import alltoall
 from treadle.synthesis import trees as forestcoll
 from treadle.synthesis.result import Bound
 from treadle.synthesis.trees import allreduce
@@ -59,12 +59,7 @@ def find_bound(problem: Problem, *, cards_forward: bool = False) -> Bound:
         found = allreduce.allreduce_bound(problem.topology, problem.collective)
         return bound_of_allreduce(problem, found)
     if problem.collective.kind is CollectiveKind.ALLTOALL:
-        left = context().seconds_left
-        with under(context().unlimited):
-            rate = alltoall.optimal_rate(
-                problem.topology, problem.collective, time_limit_s=left, cards_forward=cards_forward
-            )
-        return bound_of_alltoall(rate)
+        return bound_of_alltoall(alltoall_rate(problem, cards_forward=cards_forward))
     best = _optimum(problem)
     by_cuts = Bound(best.algbw, best.witness)
     if forestcoll.has_balanced_relays(problem.topology, problem.collective):

@@ -317,7 +317,7 @@ def test_a_search_is_late_where_one_of_its_halves_is(
         "routes_in_steps",
         lambda *given, max_steps, max_chunks: (given[2], max_steps, max_chunks, shares[context()]),
     )
-    monkeypatch.setattr(part, "optimal_rate", lambda *given, **named: "rate")
+    monkeypatch.setattr(part, "alltoall_rate", lambda *given, **named: "rate")
     monkeypatch.setattr(part, "bound_of_alltoall", lambda rate: rate)
     for chunks, most in ((7, 7), (None, MAX_CHUNKS)):
         built = part._searched_steps(problem.topology, problem.collective, chunks, 9)

@@ -70,11 +70,11 @@ class LayerCheck:
         before = self._found.total
         pieces = self._layer.pieces
         kinds = [study(piece, f"{self._place}, kind {i}", self._found) for i, piece in enumerate(pieces)]
-        links, m = self._layer.links, self._fabric.topology.n_links
+        all_links, m = self._layer.links, self._fabric.topology.n_links
         self._add_all(
             ViolationKind.PATH,
-            np.flatnonzero((links < 0) | (links >= m)),
-            lambda i: f"piece {self._slot_piece[i]} has link {links[i]}; the fabric has {m}",
+            np.flatnonzero((all_links < 0) | (all_links >= m)),
+            lambda i: f"piece {self._slot_piece[i]} has link {all_links[i]}; the fabric has {m}",
         )
         self._check_natives()
         if self._found.total > before:
