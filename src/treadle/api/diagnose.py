@@ -2,60 +2,24 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Sequence
-from fractions import Fraction
 from pathlib import Path
 from typing import Unpack
 
 from treadle.checking import checked
-from treadle.context import Progress, TimeLimitError, context, in_context
-from treadle.diagnosis.catalogue import suspects
-from treadle.diagnosis.diagnosed import (
-    IN_NETWORK,
-    OPTIMUM,
-    RING,
-    Diagnosis,
-    JudgedTable,
-    Yardstick,
-)
-from treadle.diagnosis.log import Log, ResultTable
+from treadle.context import Progress, context, in_context
+from treadle.diagnosis.diagnosed import Diagnosis
+from treadle.diagnosis.examination import Examination
+from treadle.diagnosis.log import Log
 from treadle.diagnosis.log_fabric import LogFabric, fabric_of_log
-from treadle.diagnosis.log_figures import kind_of, ranks_of, shows_fast_links, used_nics
 from treadle.diagnosis.log_reader import read_log
-from treadle.diagnosis.suspect import Case
-from treadle.diagnosis.yardstick_words import BindingPlace, pcie_limit, place_of
-from treadle.diagnosis.yardsticks import (
-    Limit,
-    has_fast_links,
-    in_network_limit,
-    least_nics,
-    optimum,
-    ring_limit,
-    with_nics,
-    with_sums,
-    without_sums,
-)
-from treadle.errors import InfeasibleError
 from treadle.inputs.fabrics_and_plans import FabricLike, as_fabric
 from treadle.inputs.importing import import_options
 from treadle.inputs.problem import resolve_kind
 from treadle.options.keywords import ImportKeywords
 from treadle.refusal import Refusal
 from treadle.schedules.collective import CollectiveKind
-from treadle.spelling import counted
 from treadle.topologies.expressions import parse_imported
-from treadle.topologies.named_boxes import Boxes, find_boxes, joined_by_nvswitches, rank_boxes
 from treadle.topologies.topology import Topology
-
-HEALTHY_SHARES = {BindingPlace.NICS: 0.85, BindingPlace.PCIE: 0.85, BindingPlace.NETWORK: 0.85}
-"""Shares of the ring that a healthy system reaches, by where that binds: 86% and more in public cases."""
-HEALTHY_IN_BOX = 0.75
-"""Within a box: NCCL's protocols leave 370 of 450 GB/s of NVLink (82%), and some 230 of 300 (77%)."""
-HEALTHY_IN_NETWORK = 0.6
-"""Of the in-network optimum: NVLink SHARP is known to reach 480 of 700 GB/s (69%) on eight H100."""
-HEALTHY_ALLTOALL = 0.6
-"""Of an all-to-all's optimum, which no ring comes near."""
 
 
 @checked()
@@ -113,7 +77,7 @@ def diagnose(
     with context().stage("fabric"):
         fabric = _fabric(read, fabric_given, keywords)
     with context().stage("bounds"):
-        return _Examination(read, fabric, kind).diagnosis()
+        return Examination(read, fabric, kind).diagnosis()
 
 
 def _fabric(log: Log, topology: Topology | str | None, keywords: ImportKeywords) -> LogFabric | Refusal:
@@ -122,247 +86,3 @@ def _fabric(log: Log, topology: Topology | str | None, keywords: ImportKeywords)
     if isinstance(topology, Topology):
         return LogFabric(topology)
     return LogFabric(parse_imported(topology, options=import_options(**keywords)).topology)
-
-
-class _Examination:
-    """Judges a log's tables one by one, then asks the catalogue of suspects."""
-
-    def __init__(self, log: Log, fabric: LogFabric | Refusal, kind: CollectiveKind | None) -> None:
-        self._log, self._fabric, self._kind = log, fabric, kind
-        self._topology = None if isinstance(fabric, Refusal) else fabric.topology
-        self._fabric_nics = self._used_nics = 0
-        self._hosts_per_box = 1
-        self._cases: list[Case] = []
-        self._limits: dict[tuple[object, ...], Limit] = {}
-        self._late: dict[str, None] = {}
-        self._notes: dict[str, None] = {}
-
-    def diagnosis(self) -> Diagnosis:
-        """All of it."""
-        judgements: list[JudgedTable] = []
-        unjudged: list[tuple[ResultTable, str]] = []
-        for table in self._log.tables:
-            found = self._judged(table)
-            if isinstance(found, JudgedTable):
-                judgements.append(found)
-            else:
-                unjudged.append((table, str(found)))
-        if not self._cases:
-            only = self._log.tables[0] if self._log.tables else None
-            self._cases.append(self._case(only, self._hosts(only)))
-        case = next((one for one in self._cases if one.is_low), self._cases[0])
-        fabric = self._fabric
-        return Diagnosis(
-            log=self._log,
-            topology=self._topology,
-            imported=None if isinstance(fabric, Refusal) else fabric.imported,
-            assumed=(*(() if isinstance(fabric, Refusal) else fabric.assumed), *self._notes),
-            judgements=tuple(judgements),
-            unjudged=tuple(unjudged),
-            suspects=suspects(case),
-            used_nics=self._used_nics,
-            fabric_nics=self._fabric_nics,
-            late=tuple(self._late),
-            missing=str(fabric) if isinstance(fabric, Refusal) and self._log.tables else "",
-        )
-
-    def _hosts(self, table: ResultTable | None) -> list[str]:
-        """Host of each rank; empty if the log does not list all of them."""
-        ranks = self._log.ranks if table is None else table.ranks
-        hosts = {rank: one.host for rank, one in ranks.items()} or self._log.rank_hosts
-        whole = sorted(hosts) == list(range(len(hosts)))
-        return [hosts[rank] for rank in range(len(hosts))] if whole else []
-
-    def _judged(self, table: ResultTable) -> JudgedTable | Refusal:
-        kind = self._kind or kind_of(table)
-        hosts = self._hosts(table)
-        n_ranks = (
-            len(hosts) or self._log.n_ranks or (0 if isinstance(kind, Refusal) else ranks_of(table, kind))
-        )
-        topology = self._topology
-        if isinstance(kind, Refusal):
-            return kind
-        if topology is None:
-            return Refusal("the fabric is not known")
-        n = len(topology.compute_nodes)
-        if n_ranks and n_ranks != n:
-            return Refusal(f"it has {n_ranks} ranks, the fabric {n}; say the right one by --topology")
-        if n < 2:
-            return Refusal("one rank exchanges nothing")
-        try:
-            return self._judge(table, kind, topology, hosts)
-        except InfeasibleError as error:
-            return Refusal(str(error))
-
-    def _judge(
-        self, table: ResultTable, kind: CollectiveKind, topology: Topology, hosts: Sequence[str]
-    ) -> JudgedTable | Refusal:
-        of_rank = joined_by_nvswitches(topology, rank_boxes(topology, hosts))
-        boxes = find_boxes(topology, of_rank)
-        self._note_sizes(hosts, of_rank, topology)
-        self._fabric_nics = least_nics(topology, boxes)
-        hosts_of: dict[int, set[str]] = {}
-        for box, host in zip(of_rank, hosts, strict=False):
-            hosts_of.setdefault(box, set()).add(host)
-        self._hosts_per_box = min(map(len, hosts_of.values()), default=1)
-        self._used_nics = used_nics(self._log) * self._hosts_per_box or self._fabric_nics
-        used = topology
-        if boxes.count > 1 and self._used_nics < self._fabric_nics:
-            used = with_nics(topology, boxes, self._used_nics)
-        peak = table.peak
-        try:
-            yardsticks = self._yardsticks(used, of_rank, table, kind, is_whole=False)
-        except InfeasibleError:  # with fewer NICs not all GPUs are reached: NCCL must use more
-            used = topology
-            yardsticks = self._yardsticks(used, of_rank, table, kind, is_whole=False)
-        if not yardsticks:
-            return Refusal("the time limit was reached; allow more (--time-limit)")
-        if used is not topology:
-            yardsticks += self._yardsticks(topology, of_rank, table, kind, is_whole=True)
-        above = _above(yardsticks)
-        first = yardsticks[0]
-        boxes = find_boxes(used, of_rank)
-        is_low = _is_low(yardsticks)
-        pcie = pcie_limit(used, boxes, first.limit) if first.place is BindingPlace.PCIE else None
-        case = self._case(
-            table, hosts, topology=used, boxes=boxes, share=first.share, is_low=is_low, pcie=pcie
-        )
-        self._cases.append(case)
-        n = len(topology.compute_nodes)
-        return JudgedTable(table, kind, n, peak, used, yardsticks, above, is_low)
-
-    def _note_sizes(self, hosts: Sequence[str], of_rank: Sequence[int], topology: Topology) -> None:
-        """Say where the hosts of the log are other groups of ranks than the boxes of the fabric."""
-        in_log = sorted(Counter(hosts).values())
-        in_fabric = sorted(Counter(rank_boxes(topology)).values())
-        if in_log and in_log != in_fabric:
-            judged = _groups("box", sorted(Counter(of_rank).values()))
-            self._notes[
-                f"the log has {_groups('host', in_log)}, the fabric {_groups('box', in_fabric)}; "
-                f"taken as {judged}"
-            ] = None
-
-    def _yardsticks(
-        self,
-        topology: Topology,
-        of_rank: Sequence[int],
-        table: ResultTable,
-        kind: CollectiveKind,
-        *,
-        is_whole: bool,
-    ) -> tuple[Yardstick, ...]:
-        """Ring, optimum, and the in-network optimum where that applies."""
-        measured = Fraction(table.peak.busbw) * 10**9
-        boxes = find_boxes(topology, of_rank)
-        plain = without_sums(topology)
-        root = max(table.root or 0, 0) if kind.is_rooted else None
-        if root is not None and root >= len(topology.compute_nodes):
-            root = 0
-        key = (tuple(of_rank), is_whole)
-        finders: list[tuple[str, Callable[[], Limit]]] = []
-        if kind is not CollectiveKind.ALLTOALL:
-            finders.append((RING, lambda: ring_limit(plain, boxes)))
-        finders.append((OPTIMUM, lambda: optimum(plain, kind, root=root)))
-        found: list[tuple[str, Limit]] = []
-        for name, find in finders:
-            self._add(found, name, find, (kind, root, *key))
-        limits = dict(found)
-        if RING in limits and OPTIMUM in limits and limits[RING].busbw > limits[OPTIMUM].busbw:
-            found[0] = RING, limits[OPTIMUM]  # cuts ignore uplinks that carry both ways
-        if kind is CollectiveKind.ALLREDUCE and found:
-            capable = self._capable(topology, boxes, is_above=measured > found[-1][1].busbw)
-            if capable is not None:
-                more = (kind, *key)
-                self._add(found, IN_NETWORK, lambda: in_network_limit(capable, kind), more)
-        return tuple(
-            Yardstick(name, limit, float(measured / limit.busbw), place_of(topology, boxes, limit), is_whole)
-            for name, limit in found
-        )
-
-    def _add(
-        self,
-        found: list[tuple[str, Limit]],
-        name: str,
-        find: Callable[[], Limit],
-        key: tuple[object, ...],
-    ) -> None:
-        """A limit, found once for all tables; none if time runs out."""
-        if (name, *key) not in self._limits:
-            try:
-                self._limits[name, *key] = find()
-            except TimeLimitError:
-                self._late[name] = None
-                return
-        found.append((name, self._limits[name, *key]))
-
-    def _capable(self, topology: Topology, boxes: Boxes, *, is_above: bool) -> Topology | None:
-        """The fabric with switches that sum, if it or the log says so or nothing else explains a figure."""
-        if topology.multicast.any() or topology.aggregation.any():
-            return topology
-        log = self._log
-        nvls = "nvls" in log.remarks or any(one.nvls > 0 for one in log.channels)
-        sharp = "collnet" in log.remarks or log.transport("COLLNET") is not None
-        if not (nvls or sharp or is_above):
-            return None
-        return with_sums(topology, boxes, nvls=nvls or not sharp, sharp=sharp)
-
-    def _case(
-        self,
-        table: ResultTable | None,
-        hosts: Sequence[str],
-        *,
-        topology: Topology | None = None,
-        boxes: Boxes | None = None,
-        **facts: object,
-    ) -> Case:
-        log = self._log
-        n_hosts = len(set(hosts)) or log.n_nodes or len(log.hosts)
-        n_ranks = len(hosts) or log.n_ranks or 0
-        if boxes is not None and hosts and boxes.count < n_hosts:
-            n_hosts = boxes.count  # NVSwitches join hosts: no data passes a network between these
-        if boxes is not None and not hosts:
-            n_hosts, n_ranks = max(n_hosts, boxes.count), len(topology.compute_nodes) if topology else n_ranks
-        given = topology is not None and not (isinstance(self._fabric, Refusal) or self._fabric.imported)
-        return Case(
-            log=log,
-            table=table,
-            n_hosts=n_hosts,
-            gpus_per_host=n_ranks // n_hosts if n_hosts else 0,
-            fabric_nics=self._fabric_nics,
-            used_nics=used_nics(log) * self._hosts_per_box,
-            has_fast_links=shows_fast_links(log)
-            or (topology is not None and boxes is not None and has_fast_links(topology, boxes)),
-            is_one_switch=given
-            and topology is not None
-            and boxes is not None
-            and int((boxes.of_node < 0).sum()) == 1,
-            **facts,  # type: ignore[arg-type]
-        )
-
-
-def _groups(noun: str, sizes: Sequence[int]) -> str:
-    """Return the number of groups and of their ranks in words."""
-    ranks = f"{sizes[0]}" if sizes[0] == sizes[-1] else f"{sizes[0]} to {sizes[-1]}"
-    return f"{counted(len(sizes), noun)} of {ranks} rank{'s' if sizes[-1] > 1 else ''}"
-
-
-def _above(yardsticks: Sequence[Yardstick]) -> str:
-    """What a figure above the optimum means."""
-    shares = {one.name: one.share for one in yardsticks if not one.is_whole}
-    if shares.get(OPTIMUM, 0) <= 1:
-        return ""
-    if IN_NETWORK not in shares:
-        return "above the optimum: the stated speeds of links are too low"
-    if shares[IN_NETWORK] > 1:
-        return "above the in-network optimum: the stated speeds of links are too low"
-    return "above the optimum without in-network sums: switches do sum (NVLS, SHARP); judge by that model"
-
-
-def _is_low(yardsticks: Sequence[Yardstick]) -> bool:
-    """Whether no yardstick of the NICs in use says that a healthy system does no better."""
-    healthy = {
-        RING: HEALTHY_SHARES.get(yardsticks[0].place, HEALTHY_IN_BOX),
-        OPTIMUM: HEALTHY_ALLTOALL if yardsticks[0].name == OPTIMUM else 1.0,
-        IN_NETWORK: HEALTHY_IN_NETWORK,
-    }
-    return not any(one.share >= healthy[one.name] for one in yardsticks if not one.is_whole)

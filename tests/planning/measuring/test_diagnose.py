@@ -419,11 +419,11 @@ def test_what_takes_too_long_is_left_out(tmp_path: Path, monkeypatch: pytest.Mon
         raise TimeLimitError
 
     log = [*ranks(2, 8), *direct(4), *table(ALLREDUCE, 16, curve(50))]
-    monkeypatch.setattr("treadle.api.diagnose.optimum", late)
+    monkeypatch.setattr("treadle.diagnosis.examination.optimum", late)
     found = examined(tmp_path, log, nvswitch_boxes(2))
     assert shares(found) == {"ring": (100, 50)}
     assert found.late == ("optimum",)
-    monkeypatch.setattr("treadle.api.diagnose.ring_limit", late)
+    monkeypatch.setattr("treadle.diagnosis.examination.ring_limit", late)
     found = examined(tmp_path, log, nvswitch_boxes(2))
     assert "--time-limit" in found.unjudged[0][1]
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from treadle.api.diagnose import _above, _is_low
 from treadle.diagnosis.diagnosed import Yardstick
+from treadle.diagnosis.examination import _above, _is_low
 from treadle.diagnosis.yardstick_words import BindingPlace, pcie_limit, place_of
 from treadle.diagnosis.yardsticks import (
     Limit,
