@@ -173,18 +173,15 @@ def _staged_sends(program: Program, partner: Int64Array, order: Int64Array) -> s
     for send in candidates.tolist():
         own = places[rank[send]]
         low, high = bisect_right(own, position[send]), bisect_left(own, position[partner[send]])
-        if low < high and _overwrite(program, of_rank[rank[send]][low:high], send):
+        between = of_rank[rank[send]][low:high]
+        source, past = Buffer(program.source[send]), program.first[send] + program.count[send]
+        same = [buffer for buffer in Buffer if is_same_memory(program, source, buffer)]
+        overlaps = (program.first[between] < past) & (
+            program.first[send] < program.first[between] + program.count[between]
+        )
+        if np.any(overlaps & np.isin(program.target[between], same)):
             staged.add(send)
     return staged
-
-
-def _overwrite(program: Program, writers: Int64Array, send: int) -> bool:
-    """Whether some of the operations, of one rank, write what `send` sends."""
-    sent = Buffer(program.source[send])
-    same = [buffer for buffer in Buffer if is_same_memory(program, sent, buffer)]
-    first, past = program.first[send], program.first[send] + program.count[send]
-    overlaps = (program.first[writers] < past) & (first < program.first[writers] + program.count[writers])
-    return bool(np.any(overlaps & np.isin(program.target[writers], same)))
 
 
 def _compile(

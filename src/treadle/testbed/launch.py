@@ -19,7 +19,7 @@ from treadle.runtime.mpi_c import (
     launch_environment,
     run_interpreter,
 )
-from treadle.testbed.layout import ADDRESS_BLOCK, EmulatedLayout, rank_nodes
+from treadle.testbed.layout import ADDRESS_BLOCK, EmulatedLayout
 
 EAGER_BYTES = 16_000_000
 """Messages up to this size leave at once: waiting for the receiver's word halves the bandwidth of a link."""
@@ -138,7 +138,7 @@ def mpi_command(layout: EmulatedLayout, agent: Path, program: Program, mpi: MpiI
     -----
     Between nodes only TCP over the emulated links; no shared memory, although it is one host.
     """
-    hosts = [layout.host_name(node) for node in rank_nodes(program)]
+    hosts = [layout.host_name(node) for node in program.nodes.tolist()]
     return [
         *(str(mpi.mpirun), "-n", str(program.n_ranks), "--host", ",".join(f"{host}:1" for host in hosts)),
         *("--map-by", "node:oversubscribe", "--bind-to", "none"),

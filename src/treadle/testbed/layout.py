@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -78,11 +77,6 @@ class EmulatedLayout:
         """Links of the longest route."""
         nodes = range(len(self.namespaces))
         return max(len(routed(self, tail, head)) for tail in nodes for head in nodes)
-
-    @property
-    def total_bytes_per_s(self) -> int:
-        """Rates of all directed links together."""
-        return sum(cable.forward_bytes_per_s + cable.backward_bytes_per_s for cable in self.cables)
 
 
 def link_rates(topology: Topology, rate_bytes_per_s: int) -> dict[tuple[int, int], int]:
@@ -294,14 +288,11 @@ def _addressing(layout: EmulatedLayout, node: int) -> list[str]:
 
 
 def _shaping(layout: EmulatedLayout, node: int) -> list[str]:
-    lines = []
-    for number, _, rate in _interfaces(layout, node):
-        if rate:
-            burst = burst_bytes(rate)
-            lines.append(
-                f"qdisc add dev l{number} root tbf rate {rate * 8}bit burst {burst} limit {_QUEUE_BYTES}"
-            )
-    return lines
+    return [
+        f"qdisc add dev l{number} root tbf rate {rate * 8}bit burst {burst_bytes(rate)} limit {_QUEUE_BYTES}"
+        for number, _, rate in _interfaces(layout, node)
+        if rate
+    ]
 
 
 def burst_bytes(rate_bytes_per_s: int) -> int:
@@ -318,8 +309,3 @@ def _interfaces(layout: EmulatedLayout, node: int) -> list[tuple[int, int, int]]
         elif cable.other == node:
             found.append((number, cable.one, cable.backward_bytes_per_s))
     return found
-
-
-def rank_nodes(program: Program) -> Sequence[int]:
-    """Node of each rank: where its process goes."""
-    return [int(node) for node in program.nodes]
