@@ -14,11 +14,12 @@ from treadle.drawing.pages.plan_page import (
     check_alike,
     course_values,
     page_of_result,
+    scenes,
     shown_names,
+    shown_sizes,
+    size_curves,
     static_values,
 )
-from treadle.drawing.pages.scenes import scenes
-from treadle.drawing.pages.size_curves import shown_sizes, size_curves
 from treadle.errors import FormatError
 from treadle.inputs.fabrics_and_plans import PlanLike, as_plan, as_sizes
 from treadle.inputs.verification import require_verified

@@ -207,20 +207,10 @@ def _between_boxes(topology: Topology, boxes: Boxes) -> Limit:
 
 def _part(topology: Topology, nodes: BoolArray) -> tuple[Topology, Int64Array]:
     """Some nodes with the links among them, and which links those are; switches without links go."""
-    links = np.flatnonzero(nodes[topology.tails] & nodes[topology.heads])
-    linked = np.zeros(topology.n_nodes, dtype=np.bool_)
-    linked[topology.tails[links]] = linked[topology.heads[links]] = True
-    keep = nodes & (linked | topology.is_compute)
-    index = np.cumsum(keep) - 1
-    part = Topology(
-        name="box",
-        node_names=tuple(compress(topology.node_names, keep.tolist())),
-        is_compute=topology.is_compute[keep],
-        tails=index[topology.tails[links]].astype(np.int32),
-        heads=index[topology.heads[links]].astype(np.int32),
-        bandwidths=topology.bandwidths[links],
-    )
-    return part, links
+    keep = nodes[topology.tails] & nodes[topology.heads]
+    uncapped = np.zeros(topology.n_nodes, dtype=np.int64)
+    part = _restricted(replace(topology, name="box", injection_bytes_per_s=uncapped), keep, nodes)
+    return part, np.flatnonzero(keep)
 
 
 def _shape(topology: Topology) -> bytes:
@@ -254,10 +244,12 @@ def _neighbours(topology: Topology, keep: BoolArray) -> Int64Array:
     return np.bincount(pairs // n, minlength=n)
 
 
-def _restricted(topology: Topology, keep: BoolArray) -> Topology:
-    linked = np.zeros(topology.n_nodes, dtype=np.bool_)
-    linked[topology.tails[keep]] = linked[topology.heads[keep]] = True
+def _restricted(topology: Topology, keep: BoolArray, among: BoolArray | None = None) -> Topology:
+    """The fabric with some of its links only; ranks (`among` these nodes) stay, linked or not."""
+    linked = mask_of(topology.n_nodes, topology.tails[keep]) | mask_of(topology.n_nodes, topology.heads[keep])
     nodes = linked | topology.is_compute
+    if among is not None:
+        nodes &= among
     index = np.cumsum(nodes) - 1
     return Topology(
         name=topology.name,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from html import escape
@@ -69,6 +69,30 @@ def page(values: Mapping[str, object], kind: PageKind = PageKind.PLAN) -> str:
         script=script,
         data=data,
     )
+
+
+def table(
+    identity: str,
+    title: str,
+    columns: Sequence[tuple[str, str]],
+    rows: Sequence[Sequence[object]],
+    *,
+    panel: str | None = "table",
+    note: str | None = None,
+    picks: str | None = None,
+    left_out: str | None = None,
+) -> dict[str, object]:
+    """A table of a page; the form of each column is told with its name. What is None is left away."""
+    values = {
+        **{"panel": panel, "id": identity, "title": title, "note": note},
+        **{"columns": list(map(list, columns)), "rows": rows, "picks": picks, "leftOut": left_out},
+    }
+    return {key: value for key, value in values.items() if value is not None}
+
+
+def texts(*names: str) -> list[tuple[str, str]]:
+    """Columns of text, for `table`."""
+    return [(name, "text") for name in names]
 
 
 def _hash(text: str) -> str:

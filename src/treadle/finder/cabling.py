@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 from treadle.topologies.cables import partners
 from treadle.topologies.topology import Topology
@@ -57,3 +58,13 @@ def cables(topology: Topology) -> tuple[Cable, ...]:
             out[tail] += 1
             into[head] += 1
     return tuple(sorted(found, key=lambda cable: (cable.tail, cable.tail_port, cable.head)))
+
+
+def one_way(wires: Iterable[Cable]) -> list[Cable]:
+    """A cable for each link: of duplex ones both directions, over the same ports."""
+    found = []
+    for wire in wires:
+        found.append(replace(wire, is_duplex=False))
+        if wire.is_duplex:
+            found.append(Cable(wire.head, wire.head_port, wire.tail, wire.tail_port, False, wire.link))
+    return found

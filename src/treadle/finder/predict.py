@@ -48,13 +48,13 @@ class Performance:
     degree: int
     steps: int
     t_b: Fraction
-    diameter: int | None
-    cycle: int | None
-    is_breadth_first: bool
-    has_loops: bool
-    is_simple: bool
-    is_bidirectional: bool
-    has_exact_line_graphs: bool
+    diameter: int | None = None
+    cycle: int | None = None
+    is_breadth_first: bool = False
+    has_loops: bool = False
+    is_simple: bool = False
+    is_bidirectional: bool = False
+    has_exact_line_graphs: bool = False
     is_exact: bool = True
 
     @property
@@ -159,7 +159,6 @@ def cartesian_product_performance(*factors: Performance) -> Performance:
         diameter=diameter,
         cycle=None if None in cycles else min(cycle for cycle in cycles if cycle is not None),
         is_breadth_first=True,
-        has_loops=False,
         is_simple=True,
         is_bidirectional=all(factor.is_bidirectional for factor in factors),
         # Definition 1 meets the bound on every product, as on powers. But where links do not come in opposite

@@ -6,7 +6,6 @@ import csv
 import io
 from collections import Counter
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,16 +13,15 @@ import pytest
 from harness.summaries import growth_summary, rewiring_summary
 from treadle.errors import FormatError, InfeasibleError
 from treadle.finder.building import growth, rewiring
-from treadle.finder.building.growth import _lone, _new_names, _Search, grow
+from treadle.finder.building.growth import _Search, grow
 from treadle.finder.building.rewiring import (
     CrossConnect,
     _changes,
     _ends,
-    _one_way,
     _port,
     reconfigure,
 )
-from treadle.finder.cabling import Cable, cables
+from treadle.finder.cabling import Cable, cables, one_way
 from treadle.synthesis.steps.bfb import bfb_reduce_scatter_value, bfb_value
 from treadle.topologies import Topology, TopologyBuilder, parse
 from treadle.topologies.catalogue.direct import from_arcs
@@ -95,7 +93,7 @@ def test_a_choice_is_worth_its_mean_and_its_steps() -> None:
     """T_B of both directions, and a twentieth for each step."""
     for name, duplex in (("torus(3, 4)", True), ("generalized_kautz(2, 7)", False)):
         fabric = parse(name)
-        wires = list(cables(fabric)) if duplex else _lone(cables(fabric))
+        wires = list(cables(fabric)) if duplex else one_way(cables(fabric))
         degree = fabric.n_links // fabric.n_nodes
         search = _Search(fabric.n_nodes, fabric.n_nodes + 1, degree, wires, duplex)
         lines = [place for place, wire in enumerate(wires) if wire.tail != wire.head]
@@ -133,16 +131,17 @@ def test_new_nodes_of_odd_degree_are_joined_by_twos() -> None:
 
 
 def test_names_that_are_taken() -> None:
-    fabric: Any = type("Fabric", (), {"node_names": ("a", "n3", "n2"), "n_nodes": 2})
-    assert _new_names(fabric, 3) == ["n4", "n5", "n6"]
-    assert _new_names(fabric, 0) == []
+    builder = TopologyBuilder("ring")
+    names = [builder.compute(name) for name in ("n3", "n4", "a")]
+    for tail, head in zip(names, [*names[1:], names[0]], strict=True):
+        builder.link(tail, head, 1)
+    assert grow(builder.build(), 5).topology.node_names == ("n3", "n4", "a", "n5", "n6")
 
 
 def test_links_of_duplex_cables_one_by_one() -> None:
     wires = [Cable(0, 1, 2, 3, True, 4), Cable(5, 6, 7, 8, False, 9)]
     wanted = [Cable(0, 1, 2, 3, False, 4), Cable(2, 3, 0, 1, False, 4), Cable(5, 6, 7, 8, False, 9)]
-    assert _lone(wires) == wanted
-    assert list(_one_way(wires)) == wanted
+    assert one_way(wires) == wanted
 
 
 @pytest.mark.parametrize(

@@ -152,7 +152,7 @@ def test_tables_of_fabrics_and_cables(result: DesignResult, built: BuiltFabric) 
         ["pairs of racks that cables join", placed.bundles, plain.bundles],
     ]
     assert (placed.in_rack, plain.in_rack) == (9, 6)
-    (lengths,) = design_page._lengths(built)
+    lengths: Any = design_page._lengths(built)
     counts: dict[tuple[str, str], int] = {}
     for metres, medium in zip(built.sheet.metres, built.sheet.media, strict=True):
         key = f"{int(metres)} to {int(metres) + 1}", medium

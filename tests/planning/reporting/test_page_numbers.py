@@ -11,12 +11,11 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from treadle.drawing.pages import cable_ring as ring_module
-from treadle.drawing.pages import design_chart, link_times, plan_page, scenes, size_curves, task_lanes
-from treadle.drawing.pages.cable_ring import cable_ring
-from treadle.drawing.pages.design_chart import ChartPoint, pareto_chart
+from treadle.drawing.pages import design_page, plan_page, task_lanes
+from treadle.drawing.pages import design_page as ring_module
+from treadle.drawing.pages.design_page import ChartPoint, cable_ring, pareto_chart
 from treadle.drawing.pages.drawn_fabric import DrawnFabric
-from treadle.drawing.pages.link_kinds import _sort, link_kinds
+from treadle.drawing.pages.plan_page import _sort, link_kinds
 from treadle.errors import FormatError
 from treadle.finder.designing.design_limits import DesignLimits
 from treadle.planning import check_page_name, simulate, solve
@@ -86,13 +85,13 @@ def test_a_chart_of_one_place() -> None:
 
 
 def test_labels_keep_clear_of_marks_the_edge_and_each_other() -> None:
-    apart = design_chart._labels({(100.0, 100.0): "1", (112.0, 98.0): "", (720.0, 300.0): "a, b, c, d"})
+    apart = design_page._labels({(100.0, 100.0): "1", (112.0, 98.0): "", (720.0, 300.0): "a, b, c, d"})
     # the mark on the right covers the first two places: the label goes below, and the long one to the left
     (x, y, words), _, last = apart
     assert words == "1"
     assert x + 7 <= 105 or x >= 119 or y + 2 <= 91 or y - 11 >= 105
     assert last == (720 - 10 - 70, 304.0, "a, b, c, d")
-    assert design_chart._labels({(50.0, 50.0): "x", (50.0, 300.0): "y"}) == [
+    assert design_page._labels({(50.0, 50.0): "x", (50.0, 300.0): "y"}) == [
         (60.0, 45.0, "x"),
         (60.0, 295.0, "y"),
     ]
@@ -109,13 +108,13 @@ def test_labels_keep_clear_of_marks_the_edge_and_each_other() -> None:
     ],
 )
 def test_ticks_are_round_and_few(low: float, high: float, ticks: list[float]) -> None:
-    assert design_chart._ticks(low, high) == pytest.approx(ticks)
+    assert design_page._ticks(low, high) == pytest.approx(ticks)
 
 
 def test_ticks_of_steps() -> None:
-    assert design_chart._step_ticks(3, 20) == [3, 4, 6, 8, 12, 16]
-    assert design_chart._step_ticks(5, 6) == [6, 8]
-    assert design_chart._step_ticks(2**16, 2**17) == [65536, 98304, 131072]
+    assert design_page._step_ticks(3, 20) == [3, 4, 6, 8, 12, 16]
+    assert design_page._step_ticks(5, 6) == [6, 8]
+    assert design_page._step_ticks(2**16, 2**17) == [65536, 98304, 131072]
 
 
 def built(names: str = "abcde") -> Any:
@@ -330,8 +329,8 @@ def test_sizes_of_curves() -> None:
         return SimpleNamespace(collective=SimpleNamespace(n_ranks=ranks))
 
     every = tuple(4**power for power in range(5, 16))
-    assert size_curves.shown_sizes(plan(64)) == every
-    assert size_curves.shown_sizes(plan(65)) == every[::2]
+    assert plan_page.shown_sizes(plan(64)) == every
+    assert plan_page.shown_sizes(plan(65)) == every[::2]
     assert (every[0], every[-1]) == (2**10, 2**30)
 
 
@@ -339,13 +338,13 @@ def test_bounds_of_curves_are_those_of_all_sizes() -> None:
     def row(time: float | None) -> Any:
         return SimpleNamespace(bound=None if time is None else SimpleNamespace(time=time), time=time)
 
-    assert size_curves._bounds([row(1.23456789), row(2.0)]) == [1.23457, 2.0]
-    assert size_curves._bounds([row(1.0), row(None)]) is None
-    assert size_curves._seconds([row(0.123456789)]) == [0.123457]
+    assert plan_page._bounds([row(1.23456789), row(2.0)]) == [1.23457, 2.0]
+    assert plan_page._bounds([row(1.0), row(None)]) is None
+    assert plan_page._seconds([row(0.123456789)]) == [0.123457]
     words = "Simulated on this fabric's model, the best of several numbers of slices: alpha."
-    assert size_curves._note("alpha", None) == words
+    assert plan_page._note("alpha", None) == words
     assert (
-        size_curves._note("alpha", [1.0])
+        plan_page._note("alpha", [1.0])
         == f"{words} The bound of each size is proved: no schedule ends before."
     )
 
@@ -354,7 +353,7 @@ def test_the_busiest_links_over_time(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = solve("ring(4, bandwidth='1GB/s')", "allgather").plan
     run = simulate(plan, [2**24])
     fabric = DrawnFabric(plan.topology)
-    found: Any = link_times.timeline(run.last, fabric)
+    found: Any = plan_page.timeline(run.last, fabric)
     assert found["bins"] == 200
     assert found["seconds"] == pytest.approx(float(run.last.time))
     assert sorted(found["names"]) == sorted(map(plan.topology.link_name, range(8)))
@@ -365,8 +364,8 @@ def test_the_busiest_links_over_time(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (levels.mean(1) / 255 >= np.array(found["shares"]) - 1e-4).all()
     assert (levels.mean(1) / 255 <= np.array(found["shares"]) + 1 / 255).all()
     assert found["leftOut"] == ""
-    monkeypatch.setattr(link_times, "MAX_LANES", 3)
-    some: Any = link_times.timeline(run.last, fabric)
+    monkeypatch.setattr(plan_page, "MAX_LANES", 3)
+    some: Any = plan_page.timeline(run.last, fabric)
     assert len(some["names"]) == 3
     assert some["leftOut"] == "the 3 busiest of 8 links"
 
@@ -376,9 +375,9 @@ def test_scenes_have_as_many_ranks_as_there_is_room_for(
     most: int, kept: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two, two and two lines; the one that goes beyond is the last."""
-    monkeypatch.setattr(scenes, "MOST_NUMBERS", most - 1)
+    monkeypatch.setattr(plan_page, "MOST_NUMBERS", most - 1)
     rows = [[["words", [[1], [2]]]] for _ in range(3)]
-    found: Any = scenes._within("step", "what", rows)
+    found: Any = plan_page._within("step", "what", rows)
     assert len(found["roots"]) == kept
     assert found["leftOut"] == ("" if kept == 3 else f"data of {kept} of 3 ranks are shown")
     assert (found["kind"], found["what"]) == ("step", "what")

@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 from tests.parallelism.plan.small_models import small_model
 
-from treadle.drawing.pages import parallel_page, plan_tables, step_page
+from treadle.drawing.pages import parallel_page, step_page
 from treadle.drawing.pages.parallel_page import ToldPlan, evaluated
 from treadle.drawing.pages.parallel_plan_file import is_parallel_plan
 from treadle.parallelism.plan.parallel_plan import ParallelPlan, Pipeline
@@ -215,10 +215,10 @@ def test_facts_of_a_plan_that_shards(plans: dict[str, ParallelPlan]) -> None:
 
 def test_tables_of_a_plan(plans: dict[str, ParallelPlan], monkeypatch: pytest.MonkeyPatch) -> None:
     plan = plans["FSDP"]
-    stored: Any = plan_tables.parameters(plan, MODEL)
+    stored: Any = parallel_page.parameters(plan, MODEL)
     assert stored["rows"] == [["block", "up", "h:a,b"], ["block", "down", "f:a,b"], ["head", "w", "h:a,b"]]
     assert stored["leftOut"] == ""
-    run: Any = plan_tables.operators(plan, MODEL)
+    run: Any = parallel_page.operators(plan, MODEL)
     by_name = {(one[0], one[1]): one[2:] for one in run["rows"]}
     own = plan.parts["block"][0].operators
     assert list(by_name)[: len(own)] == [("block", name) for name in own]
@@ -228,24 +228,24 @@ def test_tables_of_a_plan(plans: dict[str, ParallelPlan], monkeypatch: pytest.Mo
         assert by_name["block", name][:3] == [inputs, outputs, 6]
     assert (by_name["block", "u"][3], by_name["block", "du"][3]) == ("saved", "")
     assert {one[4] for one in by_name.values()} == {""}
-    monkeypatch.setattr(plan_tables, "_MOST_PARAMETERS", 2)
-    monkeypatch.setattr(plan_tables, "_MOST_OPERATORS", 3)
-    some: Any = plan_tables.parameters(plan, MODEL)
+    monkeypatch.setattr(parallel_page, "_MOST_PARAMETERS", 2)
+    monkeypatch.setattr(parallel_page, "_MOST_OPERATORS", 3)
+    some: Any = parallel_page.parameters(plan, MODEL)
     assert (len(some["rows"]), some["leftOut"]) == (2, "2 of 3 parameters are shown.")
-    few: Any = plan_tables.operators(plan, MODEL)
+    few: Any = parallel_page.operators(plan, MODEL)
     assert (few["rows"], few["leftOut"]) == (
         run["rows"][:3],
         f"3 of {len(run['rows'])} operators are shown.",
     )
-    monkeypatch.setattr(plan_tables, "_MOST_PARAMETERS", 3)
-    assert plan_tables.parameters(plan, MODEL)["leftOut"] == ""
+    monkeypatch.setattr(parallel_page, "_MOST_PARAMETERS", 3)
+    assert parallel_page.parameters(plan, MODEL)["leftOut"] == ""
 
 
 def test_collectives_that_take_longest_come_first(
     plans: dict[str, ParallelPlan], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = evaluated(plans["FSDP"], MODEL, COSTS, REQUEST)
-    table: Any = plan_tables.collectives(found)
+    table: Any = parallel_page.collectives(found)
     seconds = [one[-1] for one in table["rows"]]
     assert seconds == sorted(seconds, reverse=True)
     assert len({one[3] for one in table["rows"]}) > 1
@@ -254,8 +254,8 @@ def test_collectives_that_take_longest_come_first(
     ((_, _, _, _, _, times, size, took),) = gathered
     assert (times, size) == (3, 1728)
     assert took == pytest.approx(3 * (1e-6 + 1728 / 3e9))
-    monkeypatch.setattr(plan_tables, "_MOST_COLLECTIVES", 2)
-    some: Any = plan_tables.collectives(found)
+    monkeypatch.setattr(parallel_page, "_MOST_COLLECTIVES", 2)
+    some: Any = parallel_page.collectives(found)
     assert some["rows"] == table["rows"][:2]
     assert some["leftOut"] == f"2 of {len(seconds)} collectives are shown."
 
@@ -264,7 +264,7 @@ def test_layers_of_several_kinds_are_numbered(plans: dict[str, ParallelPlan]) ->
     one, other = plans["TP"], plans["FSDP"]
     block = (*one.parts["block"], *other.parts["block"])
     mixed = replace(one, parts={**one.parts, "block": block}, layers={"block": (0, 1, 0)})
-    rows: Any = plan_tables.parameters(mixed, MODEL)["rows"]
+    rows: Any = parallel_page.parameters(mixed, MODEL)["rows"]
     assert [one[:2] for one in rows] == [
         ["block (1)", "up"],
         ["block (1)", "down"],

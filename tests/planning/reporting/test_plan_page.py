@@ -14,8 +14,8 @@ import pytest
 from treadle import planning
 from treadle.api.report import report
 from treadle.api.simulate import simulate
-from treadle.drawing.pages.arrivals import arrivals
 from treadle.drawing.pages.drawn_fabric import DrawnFabric
+from treadle.drawing.pages.plan_page import arrivals
 from treadle.drawing.plan_loads import busy_links
 from treadle.errors import FormatError
 from treadle.program.operation_lists import OperationKind
@@ -184,7 +184,7 @@ def test_pages_are_small_and_the_same_each_time(fabric: str, collective: str, mo
 
 
 def test_what_has_no_room_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("treadle.drawing.pages.scenes.MOST_NUMBERS", 300)
+    monkeypatch.setattr("treadle.drawing.pages.plan_page.MOST_NUMBERS", 300)
     found = values_of(report(solved("dgx_a100:2", "allgather", exact=True)))["scenes"]
     assert found["leftOut"] == "the heaviest 1 of 2 trees a rank are shown"
     assert {len(row) for row in found["roots"]} == {1}

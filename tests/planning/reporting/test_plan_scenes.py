@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from treadle.drawing.pages import plan_page
-from treadle.drawing.pages import scenes as scenes_module
+from treadle.drawing.pages import plan_page as scenes_module
 from treadle.drawing.pages.drawn_fabric import DrawnFabric
-from treadle.drawing.pages.scenes import scenes
+from treadle.drawing.pages.plan_page import scenes
 from treadle.errors import FormatError
 from treadle.planning import solve
 from treadle.schedules.collective import CollectiveKind

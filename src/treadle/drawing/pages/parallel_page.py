@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isfinite
 
-from treadle.drawing.page import PageKind, page
-from treadle.drawing.pages.plan_tables import collectives, operators, parameters
+from treadle.drawing.page import PageKind, page, table, texts
 from treadle.drawing.pages.task_lanes import task_lanes
 from treadle.parallelism.evaluation.evaluation import Evaluation, evaluate
 from treadle.parallelism.evaluation.node_work import DeviceNumbers
 from treadle.parallelism.evaluation.retiming import Retimed
-from treadle.parallelism.graph.model_graph import ModelGraph
+from treadle.parallelism.explaining.state_words import letters_of, spelled_state
+from treadle.parallelism.graph.model_graph import ModelGraph, ModelPart
 from treadle.parallelism.plan.parallel_plan import ParallelPlan
 from treadle.parallelism.searching.parallel_options import ParallelRequest
 from treadle.parallelism.searching.parallel_result import (
@@ -22,6 +22,7 @@ from treadle.parallelism.searching.parallel_result import (
     PricedPlan,
 )
 from treadle.refusal import Refusal
+from treadle.spelling import counted
 from treadle.training.costs import Costs
 from treadle.units import format_seconds, format_size
 
@@ -160,12 +161,6 @@ def _tiles(told: ToldPlan, request: ParallelRequest) -> list[list[str]]:
     return tiles
 
 
-def _no_lanes(why: Retimed | Refusal) -> dict[str, object]:
-    assert isinstance(why, Refusal)
-    words = f"none: no layout that is simulated comes near ({why.reason})"
-    return {"panel": "facts", "title": "Timeline", "rows": [["Timeline", words]]}
-
-
 def _lanes_words(again: Retimed) -> str:
     words = (
         f"Simulated as {again.mesh}, the layout of whole axes that the plan comes nearest to: "
@@ -211,29 +206,16 @@ def _exposed(row: PricedPlan) -> float:
 
 
 def _rows_table(told: Sequence[ToldPlan]) -> dict[str, object]:
-    return {
-        "panel": "table",
-        "id": "figures",
-        "title": "Figures",
-        "columns": [
-            ["plan", "text"],
-            ["step", "s"],
-            ["exposed", "s"],
-            ["communication", "s"],
-            ["memory", "B"],
-        ],
-        "rows": [
-            [
-                name if row.fits else f"{name} (does not fit)",
-                row.seconds,
-                _exposed(row),
-                row.communication_s,
-                row.memory_bytes,
-            ]
-            for name, row in _row_names(told)
-        ],
-        "leftOut": "Exposed: a rank communicates and does not compute. Communication: hidden or not.",
-    }
+    rows = [
+        [
+            name if row.fits else f"{name} (does not fit)",
+            *(row.seconds, _exposed(row), row.communication_s, row.memory_bytes),
+        ]
+        for name, row in _row_names(told)
+    ]
+    seconds = [(name, "s") for name in ("step", "exposed", "communication")]
+    left_out = "Exposed: a rank communicates and does not compute. Communication: hidden or not."
+    return table("figures", "Figures", [*texts("plan"), *seconds, ("memory", "B")], rows, left_out=left_out)
 
 
 def _parts(found: Evaluation) -> dict[str, object]:
@@ -270,46 +252,35 @@ def _memory(found: Evaluation, limit: float) -> dict[str, object]:
     rows: list[list[object]] = [[one.why, one.tensor, one.n_bytes] for one in most]
     if rest:
         rows.append([f"{len(rest)} more", "", sum(one.n_bytes for one in rest)])
-    return {
-        "panel": "table",
-        "id": "memory",
-        "title": "Memory at the fullest moment",
-        "note": f"{peak.phase.value} of {peak.part}, {peak.node}",
-        "columns": [["why", "text"], ["tensor", "text"], ["bytes", "B"]],
-        "rows": [["all", "", peak.n_bytes], *rows],
-        "leftOut": f"{format_size(round(limit))} may be used." if isfinite(limit) else "",
-    }
+    return table(
+        "memory",
+        "Memory at the fullest moment",
+        [*texts("why", "tensor"), ("bytes", "B")],
+        [["all", "", peak.n_bytes], *rows],
+        note=f"{peak.phase.value} of {peak.part}, {peak.node}",
+        left_out=f"{format_size(round(limit))} may be used." if isfinite(limit) else "",
+    )
 
 
 def _meshes(trials: Sequence[MeshTrial]) -> dict[str, object]:
-    return {
-        "panel": "table",
-        "id": "meshes",
-        "title": "Meshes that were looked at",
-        "columns": [["mesh", "text"], ["best known", "s"], ["no plan takes less", "s"]],
-        "rows": [
-            [
-                one.mesh.text + ("" if one.is_searched else " (not searched)"),
-                one.seconds if isfinite(one.seconds) else None,
-                one.bound_s if isfinite(one.bound_s) else None,
-            ]
-            for one in trials
-        ],
-        "leftOut": "Not searched: its bound cannot beat the best plan known.",
-    }
+    rows = [
+        [
+            one.mesh.text + ("" if one.is_searched else " (not searched)"),
+            one.seconds if isfinite(one.seconds) else None,
+            one.bound_s if isfinite(one.bound_s) else None,
+        ]
+        for one in trials
+    ]
+    columns = [*texts("mesh"), ("best known", "s"), ("no plan takes less", "s")]
+    left_out = "Not searched: its bound cannot beat the best plan known."
+    return table("meshes", "Meshes that were looked at", columns, rows, left_out=left_out)
 
 
 def _matrix(matrix: FabricMatrix) -> dict[str, object]:
-    return {
-        "panel": "table",
-        "id": "matrix",
-        "title": "Each plan on each fabric",
-        "columns": [["plan of", "text"], *([f"on {name}", "s"] for name in matrix.fabrics)],
-        "rows": [
-            *([name, *row] for name, row in zip(matrix.fabrics, matrix.seconds, strict=True)),
-            ["axes priced one by one", *matrix.isolated_s],
-        ],
-    }
+    rows = [[name, *row] for name, row in zip(matrix.fabrics, matrix.seconds, strict=True)]
+    columns = [*texts("plan of"), *((f"on {name}", "s") for name in matrix.fabrics)]
+    rows.append(["axes priced one by one", *matrix.isolated_s])
+    return table("matrix", "Each plan on each fabric", columns, rows)
 
 
 def _facts(
@@ -334,3 +305,91 @@ def _facts(
     if plan.layers:
         rows.append(["Mixed layers", ", ".join(plan.layers)])
     return rows + [["Note", note] for note in notes]
+
+
+# What a plan says of collectives, parameters and operators, as tables of a page
+
+_MOST_COLLECTIVES, _MOST_PARAMETERS, _MOST_OPERATORS = 200, 400, 600
+
+
+def collectives(found: Evaluation) -> dict[str, object]:
+    """Of one micro-batch, those that take longest first."""
+    by_time = sorted(found.movements, key=lambda one: -one[0] * one[1].seconds)
+    shown = by_time[:_MOST_COLLECTIVES]
+    rows = [
+        [
+            *(one.part, one.tensor, one.phase.value),
+            f"{one.collective.kind.value} along {','.join(one.collective.axes)}",
+            *(one.why, runs * one.count, one.collective.size_bytes, runs * one.seconds),
+        ]
+        for runs, one in shown
+    ]
+    return table(
+        "collectives",
+        "Collectives",
+        [
+            *texts("part", "tensor", "pass", "what", "for"),
+            *(("times", "n"), ("bytes each", "B"), ("time", "s")),
+        ],
+        rows,
+        note="hidden or not, those that take longest first",
+        left_out=_left_out(len(shown), len(by_time), "collective"),
+    )
+
+
+def parameters(plan: ParallelPlan, model: ModelGraph) -> dict[str, object]:
+    """In which state each parameter is stored."""
+    rows = []
+    for part in model.parts:
+        for number, one in enumerate(plan.parts[part.name]):
+            for path, state in one.parameters.items():
+                letters = letters_of(part, part.parameters[path])
+                rows.append([_named(part, plan, number), path, spelled_state(letters, state)])
+    return table(
+        "parameters",
+        "Parameters",
+        texts("part", "parameter", "stored"),
+        rows[:_MOST_PARAMETERS],
+        note="by letter the axes that cut it",
+        left_out=_left_out(_MOST_PARAMETERS, len(rows), "parameter"),
+    )
+
+
+def operators(plan: ParallelPlan, model: ModelGraph) -> dict[str, object]:
+    """What each operator takes and makes, and how often."""
+    rows = []
+    for part in model.parts:
+        for number, one in enumerate(plan.parts[part.name]):
+            for name, operator in one.operators.items():
+                chunk = operator.chunk
+                rows.append(
+                    [
+                        _named(part, plan, number),
+                        name,
+                        "; ".join(map(str, operator.inputs)),
+                        "; ".join(map(str, operator.outputs)),
+                        operator.parts,
+                        "" if operator.keep is None else operator.keep.value,
+                        "" if chunk is None else f"{chunk.n_chunks} along {chunk.letter}",
+                    ]
+                )
+    return table(
+        "operators",
+        "Operators",
+        [
+            *texts("part", "operator", "takes", "makes"),
+            ("shares of the work", "n"),
+            *texts("for the backward pass", "chunks"),
+        ],
+        rows[:_MOST_OPERATORS],
+        note="dimensions with | between, by the axes that cut them",
+        left_out=_left_out(_MOST_OPERATORS, len(rows), "operator"),
+    )
+
+
+def _named(part: ModelPart, plan: ParallelPlan, number: int) -> str:
+    return part.name if len(plan.parts[part.name]) == 1 else f"{part.name} ({number + 1})"
+
+
+def _left_out(shown: int, found: int, noun: str) -> str:
+    return f"{shown} of {counted(found, noun)} are shown." if shown < found else ""

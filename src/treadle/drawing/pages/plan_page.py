@@ -3,25 +3,36 @@
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from treadle.arrays import BoolArray, distinct
+from treadle.context import Progress
 from treadle.drawing.draw import CutWords, cut_words
-from treadle.drawing.pages.arrivals import WORDS, arrivals
 from treadle.drawing.pages.drawn_fabric import DrawnFabric
-from treadle.drawing.pages.link_kinds import link_kinds
-from treadle.drawing.pages.link_times import timeline
 from treadle.drawing.plan_loads import busy_links
 from treadle.drawing.tree_hops import tree_depths
 from treadle.errors import FormatError, ScheduleError
+from treadle.program.operation_lists import OperationKind
 from treadle.program.program import Program
+from treadle.schedules.alltoall.exchange import ExchangeSchedule
+from treadle.schedules.alltoall.routes import RouteSchedule
+from treadle.schedules.alltoall.timed_routes import TimedRoutes
+from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.factored import FactoredSchedule
 from treadle.schedules.plan import Plan
-from treadle.schedules.trees.forest import ForestSchedule
+from treadle.schedules.steps.steps import Steps, StepSchedule
+from treadle.schedules.trees.forest import Direction, ForestSchedule, Tree, Trees, TreeSchedule
 from treadle.schedules.trees.group_schedule import GroupSchedule
-from treadle.simulation.simulated_plans import SimulationRun
+from treadle.simulation.cost_models import default_cost_model
+from treadle.simulation.picture import MAX_LANES, utilisation_over_time
+from treadle.simulation.result import Simulation
+from treadle.simulation.simulated_plans import SimulatedRow, SimulationRun, simulate_plan
+from treadle.spelling import counted
 from treadle.units import format_bandwidth, format_share, format_size
 from treadle.viz.fabric_layout import MOST_COLLAPSED
 
@@ -197,3 +208,315 @@ def course_values(plan: Plan, fabric: DrawnFabric, size: int, run: SimulationRun
             "what": WORDS[kind],
         }
     return values
+
+
+# How data spread, as pictures one after another: hops of a tree, steps, links of a route
+
+Frames = list[list[int]]
+
+MOST_NUMBERS = 60_000
+"""Lines named in all scenes of a page; about four bytes each."""
+
+
+def scenes(plan: Plan, fabric: DrawnFabric) -> dict[str, object] | None:
+    """What can be played on the fabric; None for plans of several groups.
+
+    Returns
+    -------
+    mapping
+        ``kind``: "tree", "step" or "route"; ``what``: words for the reader; ``roots``: for each rank its
+        scenes as [label, frames], or, of routes, for each source and target a list of [label, frames];
+        ``leftOut``: what has no room, in words, or "".
+    """
+    schedule = plan.entries[-1].schedule
+    if isinstance(schedule, ForestSchedule | FactoredSchedule):
+        return _tree_scenes(schedule, fabric)
+    if isinstance(schedule, StepSchedule):
+        words = {Direction.REDUCE: "is summed up", Direction.BROADCAST: "spreads"}
+        rows = [
+            [[words[steps.direction], _step_frames(steps, root, fabric)] for steps in schedule.phases]
+            for root in range(schedule.n_ranks)
+        ]
+        return _within("step", "sends of the data of a rank, step by step", rows)
+    if isinstance(schedule, RouteSchedule | TimedRoutes):
+        return _route_scenes(schedule.routes if isinstance(schedule, TimedRoutes) else schedule, fabric)
+    if isinstance(schedule, ExchangeSchedule):
+        rows = [
+            [["its data", _step_frames(schedule.sends, root, fabric)]] for root in range(schedule.n_ranks)
+        ]
+        return _within("step", "sends of what a rank has for all others, step by step", rows)
+    return None
+
+
+def _tree_scenes(schedule: TreeSchedule, fabric: DrawnFabric) -> dict[str, object]:
+    """The heaviest trees of each root, as many for each as there is room for."""
+    n_ranks = schedule.forests[-1].n_ranks
+    by_root = [
+        [sorted(forest.trees(root), key=lambda tree: -tree.multiplicity) for forest in schedule.forests]
+        for root in range(n_ranks)
+    ]
+    most = max(len(trees) for forests in by_root for trees in forests)
+    rows: list[list[list[object]]] = [[] for _ in range(n_ranks)]
+    used, place = 0, 0
+    while place < most and used <= MOST_NUMBERS:
+        for root, forests in enumerate(by_root):
+            for forest, trees in zip(schedule.forests, forests, strict=True):
+                if place < len(trees):
+                    frames = _tree_frames(forest, trees[place], fabric)
+                    used += sum(map(len, frames))
+                    rows[root].append([_tree_words(forest, trees, place, len(forests)), frames])
+        place += 1
+    left_out = "" if place >= most else f"the heaviest {place} of {counted(most, 'tree')} a rank are shown"
+    return {"kind": "tree", "what": "a tree of a rank's data, hop by hop", "roots": rows, "leftOut": left_out}
+
+
+def _tree_words(forest: Trees, trees: Sequence[Tree], place: int, n_forests: int) -> str:
+    units = sum(tree.multiplicity for tree in trees)
+    share = 100 * trees[place].multiplicity / units
+    way = "" if n_forests == 1 else " sums up" if forest.direction is Direction.REDUCE else " spreads"
+    return f"tree {place + 1} of {len(trees)}{way}: {share:.3g}% of its data"
+
+
+def _tree_frames(forest: Trees, tree: Tree, fabric: DrawnFabric) -> Frames:
+    depth = tree_depths(tree)
+    frames: list[dict[int, None]] = [{} for _ in range(max(depth))]
+    for child, level in enumerate(depth):
+        for entry in range(int(tree.entry_offset[child]), int(tree.entry_offset[child + 1])):
+            links = forest.path(int(tree.entry_path[entry])).tolist()
+            frames[level - 1].update(dict.fromkeys(fabric.lines_of(links)))
+    if forest.direction is Direction.REDUCE:
+        frames.reverse()  # the deepest send first
+    return [list(frame) for frame in frames]
+
+
+def _step_frames(steps: Steps, root: int, fabric: DrawnFabric) -> Frames:
+    is_own = np.asarray(steps.homes)[steps.shard] == root
+    frames: Frames = []
+    for step in range(steps.n_steps):
+        span = steps.span(step)
+        own = span.start + np.flatnonzero(is_own[span])
+        frames.append(
+            fabric.lines_of(link for send in own.tolist() for link in steps.links_of(send).tolist())
+        )
+    return frames
+
+
+def _within(kind: str, what: str, rows: Sequence[Sequence[Sequence[Any]]]) -> dict[str, object]:
+    """As many ranks as there is room for."""
+    used, kept = 0, []
+    for row in rows:
+        kept.append(row)
+        used += sum(len(frame) for _, frames in row for frame in frames)
+        if used > MOST_NUMBERS:
+            break
+    left_out = "" if len(kept) == len(rows) else f"data of {len(kept)} of {len(rows)} ranks are shown"
+    return {"kind": kind, "what": what, "roots": kept, "leftOut": left_out}
+
+
+def _route_scenes(routes: RouteSchedule, fabric: DrawnFabric) -> dict[str, object]:
+    n_ranks, used, rows = routes.n_ranks, 0, []
+    for source in range(n_ranks):
+        row = []
+        for target in range(n_ranks):
+            span = routes.span(source, target)
+            numbers = sorted(range(span.start, span.stop), key=lambda path: -int(routes.units[path]))
+            units = int(routes.units[span].sum())
+            scenes_of_pair = []
+            for number in numbers:
+                frames = [[line] for link in routes.path(number).tolist() for line in fabric.lines_of([link])]
+                used += len(frames)
+                share = 100 * int(routes.units[number]) / units
+                scenes_of_pair.append([f"{share:.3g}%, {counted(len(routes.path(number)), 'link')}", frames])
+            row.append(scenes_of_pair)
+        rows.append(row)
+        if used > MOST_NUMBERS:
+            break
+    left_out = "" if len(rows) == n_ranks else f"routes from {len(rows)} of {n_ranks} ranks are shown"
+    return {"kind": "route", "what": "routes of a pair, link by link", "roots": rows, "leftOut": left_out}
+
+
+# Simulated time by size, of plans beside each other
+
+SIZES = tuple(2**power for power in range(10, 31, 2))
+"""1 KiB to 1 GiB."""
+_MANY_RANKS = 64
+"""Above so many every other size is enough: what takes long to simulate is large anyway."""
+
+
+def shown_sizes(plan: Plan) -> tuple[int, ...]:
+    """Those of `SIZES` at which a plan is simulated."""
+    return SIZES if plan.collective.n_ranks <= _MANY_RANKS else SIZES[::2]
+
+
+def size_curves(
+    sizes: Sequence[int],
+    own: SimulationRun,
+    others: Sequence[Plan],
+    names: Sequence[str],
+    *,
+    progress: Progress | None = None,
+) -> dict[str, object]:
+    """Seconds at each size, best of several numbers of slices, and before which no schedule ends.
+
+    Parameters
+    ----------
+    sizes : sequence of int
+    own : SimulationRun
+        Of the page's own plan, at these sizes and whatever follows them.
+    others : sequence of Plan
+    names : sequence of str
+        Of all.
+    """
+    first, rows = own.last.options, own.rows[: len(sizes)]
+    bounds = _bounds(rows)
+    costs = f"alpha {first.alpha_ns / 1000:g} us a message"
+    if first.costs is not None:
+        costs = f"costs {default_cost_model(own.last.graph.topology).name}"
+    series = [rows, *(simulate_plan(plan, sizes, progress=progress).rows for plan in others)]
+    return {
+        "sizes": list(sizes),
+        "series": [
+            {"name": name, "seconds": _seconds(found), "slices": [row.slices for row in found]}
+            for name, found in zip(names, series, strict=True)
+        ],
+        "bound": bounds,
+        "note": _note(f"{costs}, {first.sharing.value} links", bounds),
+    }
+
+
+def _note(model: str, bounds: list[float] | None) -> str:
+    words = f"Simulated on this fabric's model, the best of several numbers of slices: {model}."
+    return words if bounds is None else f"{words} The bound of each size is proved: no schedule ends before."
+
+
+def _bounds(rows: Sequence[SimulatedRow]) -> list[float] | None:
+    """Of each size; None where nothing is proved."""
+    times = [None if row.bound is None else row.bound.time for row in rows]
+    known = [time for time in times if time is not None]
+    return [float(f"{float(time):.6g}") for time in known] if len(known) == len(times) else None
+
+
+def _seconds(rows: Sequence[SimulatedRow]) -> list[float]:
+    return [float(f"{float(row.time):.6g}") for row in rows]
+
+
+# When each rank has each shard, of a simulated plan
+
+WORDS = {
+    CollectiveKind.ALLGATHER: "when the rank of a row has all of the shard of a column",
+    CollectiveKind.BROADCAST: "when the rank of a row has all of the part of a column",
+    CollectiveKind.ALLTOALL: "when the rank of a row has what the rank of a column has for it",
+    CollectiveKind.ALLREDUCE: "when the rank of a row has the sum of the part of a column",
+    CollectiveKind.REDUCE_SCATTER: "when the rank of a row has sent what it adds to the shard of a column",
+    CollectiveKind.REDUCE: "when the rank of a row has sent what it adds to the part of a column",
+}
+"""What a number of the matrix is."""
+
+
+def arrivals(simulation: Simulation, program: Program) -> NDArray[np.float64]:
+    """Seconds from the start of the first message, by rank and shard; -1 where nothing moves.
+
+    Parameters
+    ----------
+    simulation : Simulation
+        Of the program.
+    program : Program
+
+    Returns
+    -------
+    array of float, shape (N, N)
+        Of an all-to-all by target and source, else by rank and the rank at home with the shard. See `WORDS`.
+    """
+    n = program.n_ranks
+    _, end = simulation.operation_spans()
+    is_summed = program.kind in (CollectiveKind.REDUCE_SCATTER, CollectiveKind.REDUCE)
+    kinds = (OperationKind.SEND,) if is_summed else (OperationKind.RECEIVE, OperationKind.RECEIVE_REDUCE)
+    chosen = np.flatnonzero(np.isin(program.operation_kind, kinds))
+    bounds = np.asarray(program.shard_offset)
+    ranks = program.operation_rank[chosen]
+    first, past = program.first[chosen], program.first[chosen] + program.count[chosen]
+    low = np.searchsorted(bounds, first, side="right") - 1
+    high = np.searchsorted(bounds, past, side="left")
+    latest = np.full((n, len(bounds) - 1), -1, dtype=np.int64)
+    for step in range(int((high - low).max(initial=0))):
+        inside = low + step < high
+        np.maximum.at(latest, (ranks[inside], low[inside] + step), end[chosen[inside]])
+    if program.kind is CollectiveKind.ALLTOALL:  # shards are of pairs, source first
+        latest = np.stack([latest[target, target::n] for target in range(n)])
+    return np.where(latest < 0, -1.0, latest * float(simulation.tick_s))
+
+
+# Links by kind: the same bandwidth between the same sorts of nodes
+
+
+def link_kinds(
+    fabric: DrawnFabric, busy: NDArray[np.float64] | None, full: BoolArray | None
+) -> list[dict[str, object]]:
+    """How many there are of each kind, how busy they are, and where in the picture.
+
+    Parameters
+    ----------
+    fabric : DrawnFabric
+    busy : array of float, shape (links,), optional
+        Share of the time for which each is busy.
+    full : array of bool, shape (links,), optional
+        Whether it is all the time, by exact numbers.
+    """
+    topology = fabric.topology
+    words, sort = np.unique([_sort(name) for name in topology.node_names], return_inverse=True)
+    widths, width = np.unique(topology.bandwidths, return_inverse=True)
+    keys = (width * len(words) + sort[topology.tails]) * len(words) + sort[topology.heads]
+    rows: list[dict[str, object]] = []
+    for key in distinct(keys).tolist():
+        own = np.flatnonzero(keys == key)
+        tail, head = words[key // len(words) % len(words)], words[key % len(words)]
+        rows.append(
+            {
+                "name": f"{tail} \N{RIGHTWARDS ARROW} {head}",
+                "links": len(own),
+                "bytesPerS": int(widths[key // len(words) ** 2]),
+                "mean": None if busy is None else round(float(busy[own].mean()), 4),
+                "most": None if busy is None else round(float(busy[own].max()), 4),
+                "full": None if full is None else int(full[own].sum()),
+                "lines": sorted({abs(line) for line in fabric.lines_of(own.tolist())}),
+            }
+        )
+    return rows
+
+
+def _sort(name: str) -> str:
+    """A node's name without its box and without numbers: ``box3.gpu5`` is a gpu."""
+    return re.sub(r"[0-9]+", "", name.rpartition(".")[2]).strip("_.-: ") or "node"
+
+
+# How busy each link is over the time of a simulated collective, for a page
+
+BINS = 200
+"""Equal parts of the time."""
+
+
+def timeline(simulation: Simulation, fabric: DrawnFabric) -> dict[str, object]:
+    """The busiest links, each as one byte a part of the time: 255 is busy all through it.
+
+    Parameters
+    ----------
+    simulation : Simulation
+    fabric : DrawnFabric
+        Of the same topology.
+    """
+    graph = simulation.graph
+    shares = utilisation_over_time(simulation, BINS)
+    used = np.flatnonzero(simulation.busy)
+    order = used[np.argsort(-simulation.busy[used], kind="stable")][:MAX_LANES]
+    chosen = np.sort(order)
+    levels = np.ceil(np.clip(shares[chosen], 0, 1) * 255).astype(np.uint8)
+    n_links = graph.topology.n_links
+    return {
+        "bins": BINS,
+        "seconds": float(simulation.finish * simulation.tick_s),
+        "names": [graph.resource_name(link) for link in chosen.tolist()],
+        "lines": [int(fabric.signed_line[link]) if link < n_links else 0 for link in chosen.tolist()],
+        "shares": [round(float(simulation.utilisation[link]), 4) for link in chosen.tolist()],
+        "levels": base64.b64encode(levels.tobytes()).decode(),
+        "leftOut": f"the {len(chosen)} busiest of {len(used)} links" if len(chosen) < len(used) else "",
+    }

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from treadle.drawing.page import PageKind, page
+from treadle.drawing.page import PageKind, page, table, texts
 from treadle.drawing.pages.task_lanes import KIND_VALUES, task_lanes
 from treadle.spelling import counted
 from treadle.training.costs import traffic_words
-from treadle.training.device_memory import MemoryParts, shortfall
+from treadle.training.device_memory import shortfall
 from treadle.training.forms.axes import AXIS_FORMS
 from treadle.training.step import StepOutcome
 from treadle.training.timeline.task import Category
@@ -103,25 +103,16 @@ def _where_time_goes(rows: list[tuple[str, TrainRow]]) -> dict[str, object]:
 
 
 def _rows(rows: list[tuple[str, TrainRow]]) -> dict[str, object]:
-    return {
-        "panel": "table",
-        "id": "rows",
-        "title": "Fabrics and schedules",
-        "columns": [["", "text"], ["step", "s"], ["exposed", "s"], ["MFU", "share"], ["per s", "n"]],
-        "rows": [
-            [
-                name,
-                float(row.outcome.iteration_s),
-                row.exposed_s,
-                row.outcome.mfu,
-                round(row.outcome.tokens_per_s),
-            ]
-            for name, row in rows
-        ],
-        "picks": "row",
-        "leftOut": "Exposed: a rank communicates and does not compute. Per s: tokens or samples, "
-        "all ranks together.",
-    }
+    figures = [
+        [name, float(one.iteration_s), row.exposed_s, one.mfu, round(one.tokens_per_s)]
+        for name, row in rows
+        for one in [row.outcome]
+    ]
+    columns = [*texts(""), ("step", "s"), ("exposed", "s"), ("MFU", "share"), ("per s", "n")]
+    left_out = (
+        "Exposed: a rank communicates and does not compute. Per s: tokens or samples, all ranks together."
+    )
+    return table("rows", "Fabrics and schedules", columns, figures, picks="row", left_out=left_out)
 
 
 def _communications(rows: list[tuple[str, TrainRow]]) -> dict[str, object]:
@@ -139,42 +130,31 @@ def _communications(rows: list[tuple[str, TrainRow]]) -> dict[str, object]:
             words = traffic_words((one.kind, one.axes))
             count, size, seconds = counts.get(words, [0, 0.0, 0.0])
             found.append([name, words, count, size, seconds, float(one.algbw), one.delay_s])
-    return {
-        "panel": "table",
-        "id": "communication",
-        "title": "Communication",
-        "note": "of a rank of the first stage, hidden or not",
-        "columns": [
-            ["by", "text"],
-            ["what", "text"],
-            ["times", "n"],
-            ["bytes", "B"],
-            ["time", "s"],
-            ["rate of large ones", "rate"],
-            ["delay of small ones", "s"],
+    return table(
+        "communication",
+        "Communication",
+        [
+            *texts("by", "what"),
+            *(("times", "n"), ("bytes", "B"), ("time", "s"), ("rate of large ones", "rate")),
+            ("delay of small ones", "s"),
         ],
-        "rows": found,
-    }
-
-
-def _memory_values(parts: MemoryParts, limit: float) -> dict[str, object]:
-    """What a rank holds, part by part, beside what it has."""
-    return {
-        "panel": "table",
-        "id": "memory",
-        "title": "Memory of a rank",
-        "columns": [["part", "text"], ["at its own peak", "B"], ["of the device", "share"]],
-        "rows": [
-            *([name, size, size / limit] for name, size in parts.by_part.items() if size),
-            ["all", parts.total_bytes, parts.total_bytes / limit],
-        ],
-        "leftOut": "Of the stage that needs most.",
-    }
+        found,
+        note="of a rank of the first stage, hidden or not",
+    )
 
 
 def _memory(row: TrainRow) -> dict[str, object]:
+    """What a rank of the stage that needs most holds, part by part, next to what it has."""
     parts = max(row.outcome.memory, key=lambda one: one.total_bytes)
-    return _memory_values(parts, row.outcome.setup.device.memory_bytes)
+    limit = row.outcome.setup.device.memory_bytes
+    sizes = {**{name: size for name, size in parts.by_part.items() if size}, "all": parts.total_bytes}
+    return table(
+        "memory",
+        "Memory of a rank",
+        [*texts("part"), ("at its own peak", "B"), ("of the device", "share")],
+        [[name, size, size / limit] for name, size in sizes.items()],
+        left_out="Of the stage that needs most.",
+    )
 
 
 def _facts(result: TrainResult) -> list[list[str]]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import count, islice
 from time import monotonic
 
 import numpy as np
@@ -21,7 +22,7 @@ from treadle.checking import checked
 from treadle.context import Context, Progress, TimeLimitError, context, under
 from treadle.engine import core
 from treadle.errors import FormatError, InfeasibleError
-from treadle.finder.cabling import Cable, cables
+from treadle.finder.cabling import Cable, cables, one_way
 from treadle.inputs.fabrics_and_plans import FabricLike
 from treadle.inputs.problem import resolve_topology
 from treadle.math.graphs import reached
@@ -164,7 +165,7 @@ def grow(
         )
     wires = cables(fabric)
     is_duplex = all(wire.is_duplex for wire in wires)
-    cuttable = list(wires) if is_duplex else _lone(wires)
+    cuttable = list(wires) if is_duplex else one_way(wires)
     degree = fabric.n_links // n
     per_node = degree // 2 if is_duplex else degree
     if is_duplex and degree % 2 and (nodes - n) % 2:
@@ -180,9 +181,10 @@ def grow(
         chosen = search.best(per_node, np.random.default_rng(seed))
     moves = search.moves(chosen)
     tails, heads = search.ends(chosen)
+    fresh = (name for i in count(n) if (name := f"n{i}") not in fabric.node_names)
     grown = Topology(
         name=f"{fabric.name}, grown to {nodes}"[:200],
-        node_names=(*fabric.node_names, *_new_names(fabric, nodes - n)),
+        node_names=(*fabric.node_names, *islice(fresh, nodes - n)),
         is_compute=np.ones(nodes, dtype=np.bool_),
         tails=tails,
         heads=heads,
@@ -194,26 +196,6 @@ def grow(
     return GrowthPlan(
         fabric, grown, moves, steps, (forward.t_b + backward.t_b) / 2, _stays_connected(fabric, moves)
     )
-
-
-def _lone(wires: Sequence[Cable]) -> list[Cable]:
-    """A cable for each link: of duplex ones both directions, over the same ports."""
-    found = []
-    for wire in wires:
-        found.append(Cable(wire.tail, wire.tail_port, wire.head, wire.head_port, False, wire.link))
-        if wire.is_duplex:
-            found.append(Cable(wire.head, wire.head_port, wire.tail, wire.tail_port, False, wire.link))
-    return found
-
-
-def _new_names(fabric: Topology, count: int) -> list[str]:
-    found: list[str] = []
-    taken, number = set(fabric.node_names), fabric.n_nodes
-    while len(found) < count:
-        if f"n{number}" not in taken:
-            found.append(f"n{number}")
-        number += 1
-    return found
 
 
 class _Search:
@@ -272,10 +254,10 @@ class _Search:
 
     def best(self, per_node: int, random: np.random.Generator) -> Int64Array:
         """Wires for every new node, by annealing from a random choice."""
-        count = self.nodes - self.n
+        n_new = self.nodes - self.n
         order = random.permutation(len(self.wires))
-        chosen = order[: count * per_node].reshape(count, per_node).copy()
-        spare = order[count * per_node :].copy()
+        chosen = order[: n_new * per_node].reshape(n_new, per_node).copy()
+        spare = order[n_new * per_node :].copy()
         now = least = self.value(chosen)
         found = chosen.copy()
         tries = max(_LEAST_TRIES, min(_MOST_TRIES, _WORK // (self.nodes**2 * self.degree)))
@@ -287,24 +269,18 @@ class _Search:
                     progress("growth", place, tries)
                 if context().is_late:
                     break
-            row, column = int(random.integers(count)), int(random.integers(per_node))
-            before = chosen[row, column]
-            if len(spare) and (count == 1 or random.random() < 0.7):
-                other = int(random.integers(len(spare)))
-                chosen[row, column], spare[other] = spare[other], before
-                after = self.value(chosen)
-                if after <= now or random.random() < np.exp((now - after) / heat):
-                    now = after
-                else:
-                    spare[other], chosen[row, column] = chosen[row, column], before
+            one = int(random.integers(n_new)), int(random.integers(per_node))
+            other: tuple[int, ...]
+            if len(spare) and (n_new == 1 or random.random() < 0.7):
+                shelf, other = spare, (int(random.integers(len(spare))),)
             else:
-                far, there = int(random.integers(count)), int(random.integers(per_node))
-                chosen[row, column], chosen[far, there] = chosen[far, there], before
-                after = self.value(chosen)
-                if after <= now or random.random() < np.exp((now - after) / heat):
-                    now = after
-                else:
-                    chosen[far, there], chosen[row, column] = chosen[row, column], chosen[far, there]
+                shelf, other = chosen, (int(random.integers(n_new)), int(random.integers(per_node)))
+            chosen[one], shelf[other] = shelf[other], chosen[one]
+            after = self.value(chosen)
+            if after <= now or random.random() < np.exp((now - after) / heat):
+                now = after
+            else:
+                chosen[one], shelf[other] = shelf[other], chosen[one]
             if now < least:
                 least, found = now, chosen.copy()
             heat *= cooling

@@ -142,7 +142,7 @@ def _fewest(size: np.ndarray[tuple[int], np.dtype[np.int64]], box: OpticalBox) -
     """Boxes that hold all; a duplex cable does not divide, so an odd port may stay empty."""
     total = int(size.sum())
     count = -(-total // box.ports)
-    while _overfull(size, count, box.ports):
+    while any(int(size[list(part)].sum()) > box.ports for part in _parts(size, count, box.ports)):
         count += 1
     if box.most is not None and count > box.most:
         held = box.most * box.ports
@@ -151,10 +151,6 @@ def _fewest(size: np.ndarray[tuple[int], np.dtype[np.int64]], box: OpticalBox) -
             f"{max(1, total - held)} short; {count} boxes hold them"
         )
     return count
-
-
-def _overfull(size: np.ndarray[tuple[int], np.dtype[np.int64]], count: int, ports: int) -> bool:
-    return any(int(size[list(part)].sum()) > ports for part in _parts(size, count, ports))
 
 
 def _parts(size: np.ndarray[tuple[int], np.dtype[np.int64]], count: int, ports: int) -> Iterator[range]:

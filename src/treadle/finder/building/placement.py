@@ -7,9 +7,11 @@ way to the tray is short, and then neighbours within the rack come together by s
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 
@@ -26,6 +28,7 @@ _STEPS_PER_ITEM = 4000
 """Proposals: 4 million for 1024 nodes, about a second."""
 _MOST_STEPS = 20_000_000
 _IN_RACK_PASSES = 4
+_as_int32 = partial(np.ascontiguousarray, dtype=np.int32)
 
 
 class Objective(StrEnum):
@@ -159,15 +162,14 @@ def place_nodes(
     TimeLimitError
         When the deadline of `watch` passed.
     """
-    start = placed_in_order(topology, floor, rack_size)
+    plain = start = placed_in_order(topology, floor, rack_size)
     wires = cables(topology)
     if len(start.racks) > 1 and wires:
         start = _in_racks(topology, wires, start, objective, (seed, effort))
     found = _within_racks(topology, wires, start)
-    plain = placed_in_order(topology, floor, rack_size)
     if _worth(topology, found, objective) > _worth(topology, plain, objective):
         found = plain
-    return RackPlacement(floor, found.racks, rack_size, found.rack, found.unit, objective)
+    return replace(found, objective=objective)
 
 
 def _worth(topology: Topology, placement: RackPlacement, objective: Objective) -> tuple[Fraction, ...]:
@@ -195,30 +197,20 @@ def _in_racks(
     place = np.full(len(place_class), -1, dtype=np.int64)
     taken = np.zeros(len(place_class), dtype=np.bool_)
     for kind, nodes in enumerate(of_kind):
-        base = 0 if kind == 0 else racks * sizes[0]
         within = np.zeros(racks, dtype=np.int64)
         for node in nodes.tolist():
-            slot = base + start.rack[node] * sizes[kind] + within[start.rack[node]]
+            place[node] = kind * racks * sizes[0] + start.rack[node] * sizes[kind] + within[start.rack[node]]
             within[start.rack[node]] += 1
-            place[node] = slot
-            taken[slot] = True
+            taken[place[node]] = True
     place[topology.n_nodes :] = np.flatnonzero(~taken)
     price = _rack_prices(start)
     pair_price = 0
     if objective is Objective.BUNDLES:
         pair_price = 10 * int(price.max())
         price = price // 16  # ties between placements with as many bundles go to short cables
-    tails = np.array([wire.tail for wire in wires], dtype=np.int32)
-    heads = np.array([wire.head for wire in wires], dtype=np.int32)
-    problem = ArrangeProblem(
-        2,
-        tails,
-        heads,
-        np.ascontiguousarray(place_class, dtype=np.int32),
-        np.ascontiguousarray(place_kind, dtype=np.int32),
-        np.ascontiguousarray(price, dtype=np.int32),
-        pair_price,
-    )
+    ends = np.array([(wire.tail, wire.head) for wire in wires], dtype=np.int32).T
+    kinds = _as_int32(place_class), _as_int32(place_kind), _as_int32(price)
+    problem = ArrangeProblem(2, _as_int32(ends[0]), _as_int32(ends[1]), *kinds, pair_price)
     seed, effort = search
     steps = int(effort * min(_MOST_STEPS, _STEPS_PER_ITEM * len(place)))
     mean = float(price[price > 0].mean()) if (price > 0).any() else 1.0
@@ -227,15 +219,13 @@ def _in_racks(
         "placement",
         lambda control: core.arrange_items(
             problem,
-            np.ascontiguousarray(place, dtype=np.int32),
+            _as_int32(place),
             Annealing(max(1, steps), hot, hot / 200, seed),
             control,
         ),
     )
-    rack = np.ascontiguousarray(place_class[found[: topology.n_nodes]], dtype=np.int32)
-    return RackPlacement(
-        floor, start.racks, start.rack_size, rack, _units_in_order(topology, start, rack), None
-    )
+    rack = _as_int32(place_class[found[: topology.n_nodes]])
+    return replace(start, rack=rack, unit=_units_in_order(topology, start, rack))
 
 
 def _rack_prices(start: RackPlacement) -> Int64Array:
@@ -250,15 +240,10 @@ def _rack_prices(start: RackPlacement) -> Int64Array:
 def _units_in_order(topology: Topology, start: RackPlacement, rack: Int32Array) -> Int32Array:
     unit = np.zeros(topology.n_nodes, dtype=np.int32)
     nodes = start.floor.node_units
-    used = {
-        True: np.zeros(len(start.racks), dtype=np.int64),
-        False: np.zeros(len(start.racks), dtype=np.int64),
-    }
-    for node, where in enumerate(rack.tolist()):
-        is_compute = bool(topology.is_compute[node])
-        count = used[is_compute][where]
-        unit[node] = count * nodes + 1 if is_compute else start.rack_size * nodes + 1 + count
-        used[is_compute][where] += 1
+    used: Counter[tuple[bool, int]] = Counter()
+    for node, kind in enumerate(zip(topology.is_compute.tolist(), rack.tolist(), strict=True)):
+        unit[node] = (used[kind] * nodes if kind[0] else start.rack_size * nodes + used[kind]) + 1
+        used[kind] += 1
     return unit
 
 
@@ -283,7 +268,7 @@ def _within_racks(topology: Topology, wires: tuple[Cable, ...], start: RackPlace
         for _ in range(_IN_RACK_PASSES):
             if not _swap_once(members, near, out, unit):
                 break
-    return RackPlacement(start.floor, start.racks, start.rack_size, start.rack, unit, None)
+    return replace(start, unit=unit)
 
 
 def _swap_once(nodes: list[int], near: list[list[int]], out: Int64Array, unit: Int32Array) -> bool:

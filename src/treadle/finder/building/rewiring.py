@@ -7,7 +7,6 @@ found out exactly, others by simulated annealing of swaps, never worse than the 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,7 +17,7 @@ from treadle.checking import checked
 from treadle.context import Progress, start
 from treadle.engine import core, run_core
 from treadle.errors import FormatError, InfeasibleError
-from treadle.finder.cabling import Cable, cables
+from treadle.finder.cabling import cables, one_way
 from treadle.inputs.fabrics_and_plans import FabricLike, as_fabric
 from treadle.inputs.problem import resolve_topology
 from treadle.synthesis.core_values.arrangement_values import ArrangeProblem
@@ -200,7 +199,7 @@ def _changes(now: Topology, wanted: Topology, node: Int32Array, is_duplex: bool)
     """Connections that go and that come; ports that become free are used again, in their order."""
     wires = [wire for wire in cables(now) if wire.tail != wire.head]
     if not is_duplex:
-        wires = list(_one_way(wires))
+        wires = one_way(wires)
     need = Counter(
         _ends(int(node[tail]), int(node[head]), is_duplex)
         for tail, head in zip(wanted.tails.tolist(), wanted.heads.tolist(), strict=True)
@@ -240,13 +239,6 @@ def _port(free: list[int], used: set[int]) -> int:
     port = next(port for port in range(len(used) + 1) if port not in used)
     used.add(port)
     return port
-
-
-def _one_way(wires: Iterable[Cable]) -> Iterable[Cable]:
-    for wire in wires:
-        yield Cable(wire.tail, wire.tail_port, wire.head, wire.head_port, False, wire.link)
-        if wire.is_duplex:
-            yield Cable(wire.head, wire.head_port, wire.tail, wire.tail_port, False, wire.link)
 
 
 def _ends(tail: int, head: int, is_duplex: bool) -> tuple[int, int]:

@@ -23,11 +23,10 @@ from treadle.context import UNLIMITED, Context, Progress, context, under
 from treadle.errors import FormatError
 from treadle.finder.building.build_prices import BuildPrices
 from treadle.finder.building.built_fabric import as_box, as_floor, as_prices
-from treadle.finder.building.cable_sheet import COPPER, cable_sheet
+from treadle.finder.building.cable_sheet import COPPER, CableSheet, cable_sheet
 from treadle.finder.building.floor import Floor
 from treadle.finder.building.optical_planes import OpticalBox
 from treadle.finder.building.placement import place_nodes
-from treadle.finder.cabling import cables
 from treadle.finder.measure import is_quick_breadth_first
 from treadle.inputs.fabrics_and_plans import FabricLike
 from treadle.inputs.problem import resolve_topology
@@ -264,32 +263,39 @@ def _direct(
     collective = on_all_ranks(unit, CollectiveKind.ALLTOALL)
     is_bound = n * n * ports > _MOST_WORK
     rate = float(all_to_all_bound(unit)) if is_bound else optimal_rate(unit, collective, gap=_GAP).rate
-    metres, price = _cabled(fabric, rack_size, floor, prices, seed)
+    sheet, price = _laid(fabric, rack_size, floor, prices, seed)
     return RivalRow(
         name,
         n,
         ports,
-        len(cables(fabric)),
+        len(sheet.wires),
         0,
         max(forward.diameter, backward.diameter),
         (forward.t_b + backward.t_b) / 2,
         n * rate / ports,
         is_bound,
-        metres,
+        sum(sheet.metres, Fraction(0)),
         price + n * ports * prices.node_port,
     )
 
 
-def _cabled(
-    fabric: Topology, rack_size: int, floor: Floor, prices: BuildPrices, seed: int
-) -> tuple[Fraction, Fraction]:
-    """Metres and price of all cables of a placement."""
+def _laid(
+    fabric: Topology,
+    rack_size: int,
+    floor: Floor,
+    prices: BuildPrices,
+    seed: int,
+    box: OpticalBox | None = None,
+) -> tuple[CableSheet, Fraction]:
+    """The cables of a placement, and their price; of those through boxes the price of the fibres."""
     with under(UNLIMITED):
         placement = place_nodes(fabric, floor, rack_size, seed=seed, effort=_EFFORT)
-    sheet = cable_sheet(fabric, placement, None, prices)
-    pairs = zip(sheet.metres, sheet.media, strict=True)
-    price = sum((prices.cable(length, is_copper=medium == COPPER) for length, medium in pairs), Fraction(0))
-    return sum(sheet.metres, Fraction(0)), price
+    sheet = cable_sheet(fabric, placement, box, prices)
+    copper = [medium == COPPER and box is None for medium in sheet.media]
+    parts = [
+        prices.cable(one, is_copper=is_copper) for one, is_copper in zip(sheet.metres, copper, strict=True)
+    ]
+    return sheet, sum(parts, Fraction(0))
 
 
 def _through_boxes(
@@ -302,27 +308,16 @@ def _through_boxes(
     seed: int,
 ) -> RivalRow:
     """The same fabric, every cable two fibres to a box in the middle: optical, transceivers at nodes only."""
-    with under(UNLIMITED):
-        placement = place_nodes(fabric, floor, rack_size, seed=seed, effort=_EFFORT)
-    sheet = cable_sheet(fabric, placement, box, prices)
-    assert sheet.planes is not None
+    sheet, fibres = _laid(fabric, rack_size, floor, prices, seed, box)
     planes = sheet.planes
-    metres = sum(sheet.metres, Fraction(0))
-    fibres = sum((prices.cable(one, is_copper=False) for one in sheet.metres), Fraction(0))
+    assert planes is not None
     nodes = fabric.n_nodes * plain.ports * prices.node_port
-    price = nodes + fibres + (planes.price or Fraction(0))
-    return RivalRow(
-        f"{plain.name}, {planes.n_planes} boxes of {box.ports}",
-        plain.nodes,
-        plain.ports,
-        plain.cables,
-        planes.n_planes,
-        plain.steps,
-        plain.t_b,
-        plain.alltoall,
-        plain.is_bound,
-        metres,
-        price,
+    return replace(
+        plain,
+        name=f"{plain.name}, {planes.n_planes} boxes of {box.ports}",
+        switches=planes.n_planes,
+        metres=sum(sheet.metres, Fraction(0)),
+        price=nodes + fibres + (planes.price or Fraction(0)),
     )
 
 
@@ -331,7 +326,7 @@ def _switched(
 ) -> RivalRow:
     """As many planes as nodes have ports."""
     n = len(plane.compute_nodes)
-    metres, price = _cabled(plane, rack_size, floor, prices, seed)
+    sheet, price = _laid(plane, rack_size, floor, prices, seed)
     at_switches = int(np.isin(plane.tails, plane.switches).sum())
     steps = next(steps for steps in range(1, 64) if (ports + 1) ** steps >= n)
     each = price + at_switches * prices.switch_port + n * prices.node_port
@@ -339,12 +334,12 @@ def _switched(
         f"{ports} x {name}",
         n,
         ports,
-        ports * len(cables(plane)),
+        ports * len(sheet.wires),
         ports * len(plane.switches),
         steps,
         Fraction(n - 1, n),
         n / (n - 1),
         False,
-        ports * metres,
+        ports * sum(sheet.metres, Fraction(0)),
         ports * each,
     )

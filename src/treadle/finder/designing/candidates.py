@@ -8,7 +8,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from treadle.errors import InfeasibleError, TopologyError, TreadleError
-from treadle.finder.construction import Base, ScheduleMethod, construction_of
+from treadle.finder.construction import construction_of
 from treadle.finder.measure import Option, figures_of, is_quick_breadth_first, measured_options
 from treadle.finder.predict import Performance
 from treadle.finder.search import Bases, FabricCandidate, Finder
@@ -151,7 +151,9 @@ def named_option(text: str, nodes: int, degree: int) -> Option:
             f"design: {text[:80]} has {topology.n_nodes} nodes and {topology.n_links} links; expected a "
             f"regular fabric of {nodes} nodes of degree {degree} without switches"
         )
-    candidate = replace(_unmeasured(topology.n_nodes, degree), construction=construction_of(topology.name))
+    # figures to be replaced by those of the schedule
+    unknown = Performance(nodes, degree, steps=nodes, t_b=Fraction(nodes), is_exact=False)
+    candidate = FabricCandidate(construction_of(topology.name), unknown, unknown)
     return min(measured_options([candidate]), key=lambda one: (one.candidate.t_b_both, one.candidate.steps))
 
 
@@ -162,22 +164,3 @@ def _is_named(topology: Topology) -> bool:
     except TreadleError:
         return False
     return named.format == "catalogue" and named.topology == topology
-
-
-def _unmeasured(nodes: int, degree: int) -> FabricCandidate:
-    """Figures to be replaced by those of the schedule."""
-    figures = Performance(
-        nodes=nodes,
-        degree=degree,
-        steps=nodes,
-        t_b=Fraction(nodes),
-        diameter=None,
-        cycle=None,
-        is_breadth_first=False,
-        has_loops=False,
-        is_simple=False,
-        is_bidirectional=False,
-        has_exact_line_graphs=False,
-        is_exact=False,
-    )
-    return FabricCandidate(Base("", "", ScheduleMethod.BFB, ""), figures, figures)

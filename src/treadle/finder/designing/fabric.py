@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 
@@ -166,13 +167,24 @@ def _transitivity(
         return True
     if not is_regular(topology) or (rows is not None and not _is_alike(rows)):
         return False
+    return _decided("vertex-transitive", is_vertex_transitive, topology, limits, omissions)
+
+
+def _decided(
+    name: str,
+    find: Callable[..., bool],
+    topology: Topology,
+    limits: FactLimits,
+    omissions: list[str],
+) -> bool | None:
+    """Whether a fabric has a symmetry; None, with an omission, where that takes too long."""
     if topology.n_links > limits.symmetry_links:
-        omissions.append(f"vertex-transitive: {topology.n_links} links, at most {limits.symmetry_links}")
+        omissions.append(f"{name}: {topology.n_links} links, at most {limits.symmetry_links}")
         return None
     try:
-        return is_vertex_transitive(topology, work_limit=limits.symmetry_work)
+        return find(topology, work_limit=limits.symmetry_work)
     except UndecidedError:
-        omissions.append("vertex-transitive: undecided within the work limit")
+        omissions.append(f"{name}: undecided within the work limit")
         return None
 
 
@@ -185,14 +197,7 @@ def _with_reversal(
     gather, scatter = facts.allgather, facts.reduce_scatter
     if gather is not None and scatter is not None and gather.loads != scatter.loads:
         return replace(facts, is_reverse_symmetric=False)
-    if topology.n_links > limits.symmetry_links:
-        omissions.append(f"reverse-symmetric: {topology.n_links} links, at most {limits.symmetry_links}")
-        return facts
-    try:
-        found = is_reverse_symmetric(topology, work_limit=limits.symmetry_work)
-    except UndecidedError:
-        omissions.append("reverse-symmetric: undecided within the work limit")
-        return facts
+    found = _decided("reverse-symmetric", is_reverse_symmetric, topology, limits, omissions)
     return replace(facts, is_reverse_symmetric=found)
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cache
+from functools import cache, cached_property
 from itertools import pairwise, product
 from math import prod
 
@@ -101,24 +101,22 @@ def mesh_sizes(workload: Workload, nodes: int) -> tuple[int, ...]:
     return tuple(high // low for low, high in pairwise(rising))[::-1]
 
 
+@dataclass(frozen=True)
 class _HybridSearch:
     """One search: all ways to gather the axes in blocks and to share out the ports."""
 
-    def __init__(
-        self,
-        nodes: int,
-        degree: int,
-        sizes: tuple[int, ...],
-        workload: Workload,
-        network: Network,
-        frontier: Frontier,
-    ) -> None:
-        self.nodes, self.degree, self.sizes = nodes, degree, sizes
-        self.workload, self.network, self.frontier = workload, network, frontier
-        self.groups = {
-            (call.group_size or nodes, call.stride): self._axes(call.group_size or nodes, call.stride)
-            for call in workload.calls
-        }
+    nodes: int
+    degree: int
+    sizes: tuple[int, ...]
+    workload: Workload
+    network: Network
+    frontier: Frontier
+
+    @cached_property
+    def groups(self) -> dict[tuple[int, int], frozenset[int]]:
+        """The axes that groups of each size and stride are over."""
+        calls = [(call.group_size or self.nodes, call.stride) for call in self.workload.calls]
+        return {place: self._axes(*place) for place in calls}
 
     def _axes(self, size: int, stride: int) -> frozenset[int]:
         """The axes that a group is over."""
@@ -130,7 +128,12 @@ class _HybridSearch:
     def all(self) -> Iterator[HybridOption]:
         tried = 0
         for blocks in _partitions(tuple(range(len(self.sizes)))):
-            if len(blocks) < 2 or not self._fit(blocks):
+            fits = all(
+                set(block) <= group or not set(block) & group
+                for block in blocks
+                for group in self.groups.values()
+            )
+            if len(blocks) < 2 or not fits:
                 continue
             needed = [any(set(block) <= group for group in self.groups.values()) for block in blocks]
             for shares in _shares(self.degree, len(blocks)):
@@ -143,13 +146,6 @@ class _HybridSearch:
                     found = self._priced(blocks, factors)
                     if found is not None:
                         yield found
-
-    def _fit(self, blocks: Sequence[tuple[int, ...]]) -> bool:
-        return all(
-            set(block) <= group or not set(block) & group
-            for block in blocks
-            for group in self.groups.values()
-        )
 
     def _factors(self, block: tuple[int, ...], share: int) -> Sequence[Option | None]:
         """Graphs for a block; None where it has no ports."""
@@ -199,14 +195,10 @@ class _HybridSearch:
         if copies == 1 and placed == sorted(placed):
             return measured_options([inner])[0]
         base = Base(text, in_one_word(text), ScheduleMethod.BFB, "hybrid")
-        gather = _of_size(inner.gather, self.nodes)
-        reduce = gather if inner.reduce is inner.gather else _of_size(inner.reduce, self.nodes)
+        gather = replace(inner.gather, nodes=self.nodes)
+        reduce = gather if inner.reduce is inner.gather else replace(inner.reduce, nodes=self.nodes)
         distances = measured_options([inner])[0].distances if copies == 1 else None
         return Option(FabricCandidate(base, gather, reduce), distances, parts=copies)
-
-
-def _of_size(figures: Performance, nodes: int) -> Performance:
-    return replace(figures, nodes=nodes)
 
 
 def _group_figures(inside: Sequence[Option], degree: int, nodes: int) -> GroupFigures | None:
@@ -245,12 +237,10 @@ def _measured_product(factors: tuple[Option, ...]) -> FabricCandidate | None:
         steps=steps,
         t_b=Fraction(nodes - 1, nodes),
         diameter=steps,
-        cycle=None,
         is_breadth_first=True,
         has_loops=any(part.has_loops for part in parts),
         is_simple=all(part.is_simple for part in parts),
         is_bidirectional=all(part.is_bidirectional for part in parts),
-        has_exact_line_graphs=False,
         is_exact=is_plain,
     )
     made = Product(tuple(one.candidate.construction for one in factors))

@@ -9,7 +9,7 @@ undetermined (launch and latencies, say): every figure is held, weakly, by where
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import exp, log
@@ -203,7 +203,7 @@ def fit_cost_model(
     """
     for sweep in (*sweeps, *held_out):
         require_verified(sweep.plan)
-    points = [_Point(*one) for sweep in sweeps for one in _graphs(sweep)]
+    points = [point for sweep in sweeps for point in _points(sweep)]
     figures = _Figures(points, protocols)
     if not len(figures.start) <= len(points) <= _MOST_POINTS:
         raise ScheduleError(
@@ -213,19 +213,17 @@ def fit_cost_model(
     logs, deviations = _fitted(points, figures)
     reach = student_t(max(1, len(points) - len(logs)))
     bands = {
-        label: tuple(sorted(figures.shown(label, value + sign * reach * deviation) for sign in (-1, 1)))
-        for label, value, deviation in zip(figures.labels, logs, deviations, strict=True)
+        label: (figures.shown(label, value - away), figures.shown(label, value + away))
+        for label, value, away in zip(figures.labels, logs, reach * deviations, strict=True)
     }
-    model = replace(
-        figures.model(logs, name, source), bands={key: (low, high) for key, (low, high) in bands.items()}
-    )
+    model = replace(figures.model(logs, name, source), bands=bands)
     unseen = tuple(point for sweep in held_out for point in predict_times(sweep, model))
     return CostFit(model, tuple(_told(one, model) for one in points), unseen)
 
 
 def predict_times(sweep: Sweep, model: CostModel) -> tuple[FittedPoint, ...]:
     """Measured times of a plan beside what a cost model says of them."""
-    return tuple(_told(_Point(*one), model) for one in _graphs(sweep))
+    return tuple(_told(point, model) for point in _points(sweep))
 
 
 @dataclass(frozen=True, eq=False)
@@ -235,16 +233,14 @@ class _Point:
     measured: Measurement
 
 
-def _graphs(sweep: Sweep) -> list[tuple[Sweep, TaskGraph, Measurement]]:
+def _points(sweep: Sweep) -> Iterator[_Point]:
     """Each measured time with the program that serves its size."""
     known: dict[int, TaskGraph] = {}
-    found = []
     for row in sweep.measured:
         key = id(sweep.plan.schedule_for(row.size_bytes))
         if key not in known:
             known[key] = task_graph(sweep.plan.topology, programs_of(sweep.plan, row.size_bytes).lists)
-        found.append((sweep, known[key], row))
-    return found
+        yield _Point(sweep, known[key], row)
 
 
 class _Figures:
@@ -281,18 +277,14 @@ class _Figures:
         }
         rows = []
         for protocol in self.protocols:
-            costs = {
-                one.value: ClassCost(
-                    min(10**11, round(values[f"{protocol}.{one}.alpha_ns"])),
-                    min(10**11, round(values[f"{protocol}.{one}.occupancy_ns"])),
-                    0,
-                    max(
-                        Fraction(1, _SHARES),
-                        Fraction(round(values[f"{protocol}.{one}.efficiency"] * _SHARES), _SHARES),
-                    ),
+            costs = {}
+            for one in self.classes:
+                alpha, occupancy, share = (
+                    values[f"{protocol}.{one}.{key}"] for key in ("alpha_ns", "occupancy_ns", "efficiency")
                 )
-                for one in self.classes
-            }
+                efficiency = Fraction(max(1, round(share * _SHARES)), _SHARES)
+                alpha_ns, occupancy_ns = (min(10**11, round(figure)) for figure in (alpha, occupancy))
+                costs[one.value] = ClassCost(alpha_ns, occupancy_ns, efficiency=efficiency)
             launch = min(10**11, round(values[f"{protocol}.launch_ns"]))
             box, network, hop = (costs.get(one, ClassCost()) for one in ("box", "network", "hop"))
             rows.append(Protocol(protocol, box, network, hop, launch))
@@ -307,22 +299,24 @@ class _Best:
     slices: int
 
 
+def _options(model: CostModel, protocol: int, slices: int = 1) -> SimulationOptions:
+    return SimulationOptions(
+        slices, costs=model.protocols[protocol], reduction_bytes_per_s=model.reduction_bytes_per_s
+    )
+
+
 def _best(point: _Point, model: CostModel) -> _Best:
     """The fastest protocol and its best number of slices."""
     found = []
-    for number, protocol in enumerate(model.protocols):
-        options = SimulationOptions(costs=protocol, reduction_bytes_per_s=model.reduction_bytes_per_s)
+    for number in range(len(model.protocols)):
+        options = _options(model, number)
         one = best_slices(point.graph, point.measured.size_bytes, options, most_tasks=_MOST_TASKS).simulation
         found.append(_Best(one.time_s, number, one.options.slices))
     return min(found, key=lambda one: one.seconds)
 
 
 def _seconds(point: _Point, model: CostModel, best: _Best) -> float:
-    options = SimulationOptions(
-        costs=model.protocols[best.protocol],
-        reduction_bytes_per_s=model.reduction_bytes_per_s,
-        slices=best.slices,
-    )
+    options = _options(model, best.protocol, best.slices)
     return simulate_graph(point.graph, point.measured.size_bytes, options).time_s
 
 

@@ -81,7 +81,7 @@ def read_measurements(
         value = parse_json(text, source=source)
         if not isinstance(value, dict):
             raise FormatError("expected a JSON object", source=source)
-        found = _Json(source).rows(value, collective, n_ranks)
+        found = _json_rows(value, collective, n_ranks, source)
     else:
         found = _text_rows(text, source, collective, n_ranks)
     if not found:
@@ -167,62 +167,59 @@ def _number(word: object) -> float:
     return value if math.isfinite(value) else 0.0
 
 
-class _Json:
+def _json_rows(
+    value: Mapping[str, Any], kind: CollectiveKind | None, n_ranks: int | None, source: str
+) -> list[Measurement]:
     """Rows of a JSON object by what it looks like."""
+    if "results" in value:
+        return _nccl_tests(value, kind, n_ranks, source)
+    if "rows" in value:
+        return _own(value, kind, n_ranks, source)
+    raise FormatError(
+        'has neither "results" (nccl-tests -J) nor "rows" (treadle run or testbed --json)', source=source
+    )
 
-    def __init__(self, source: str) -> None:
-        self._source = source
 
-    def rows(
-        self, value: Mapping[str, Any], kind: CollectiveKind | None, n_ranks: int | None
-    ) -> list[Measurement]:
-        if "results" in value:
-            return self._nccl_tests(value, kind, n_ranks)
-        if "rows" in value:
-            return self._own(value, kind, n_ranks)
-        raise FormatError(
-            'has neither "results" (nccl-tests -J) nor "rows" (treadle run or testbed --json)',
-            source=self._source,
-        )
+def _list(value: object, what: str, source: str) -> list[Mapping[str, Any]]:
+    if not isinstance(value, list) or not all(isinstance(row, dict) for row in value):
+        raise FormatError(f'"{what}": expected a list of objects', source=source)
+    if len(value) > MAX_ROWS:
+        raise FormatError(f'"{what}" has more than {MAX_ROWS} rows', source=source)
+    return value
 
-    def _list(self, value: object, what: str) -> list[Mapping[str, Any]]:
-        if not isinstance(value, list) or not all(isinstance(row, dict) for row in value):
-            raise FormatError(f'"{what}": expected a list of objects', source=self._source)
-        if len(value) > MAX_ROWS:
-            raise FormatError(f'"{what}" has more than {MAX_ROWS} rows', source=self._source)
-        return value
 
-    def _nccl_tests(
-        self, value: Mapping[str, Any], kind: CollectiveKind | None, n_ranks: int | None
-    ) -> list[Measurement]:
-        arguments = value.get("args")
-        if kind is None and isinstance(arguments, list) and arguments and isinstance(arguments[0], str):
-            kind = _kind(arguments[0])
-        devices = value.get("devices")
-        if n_ranks is None and isinstance(devices, list):
-            n_ranks = len(devices) or None
-        factor, found = _factor(kind, n_ranks), []
-        for row in self._list(value["results"], "results"):
-            body = row.get("out_of_place") or row.get("in_place")
-            body = body if isinstance(body, dict) else {}
-            time_us = _number(body.get("time", body.get("cpu_time")))
-            algbw, busbw = _number(body.get("alg_bw")), _number(body.get("bus_bw"))
-            ratio = busbw / algbw if algbw >= 1 and busbw > 0 else None
-            found.append(_measurement(_number(row.get("size")), time_us * 1e-6, factor or ratio))
-        return [row for row in found if row is not None]
+def _nccl_tests(
+    value: Mapping[str, Any], kind: CollectiveKind | None, n_ranks: int | None, source: str
+) -> list[Measurement]:
+    arguments = value.get("args")
+    if kind is None and isinstance(arguments, list) and arguments and isinstance(arguments[0], str):
+        kind = _kind(arguments[0])
+    devices = value.get("devices")
+    if n_ranks is None and isinstance(devices, list):
+        n_ranks = len(devices) or None
+    factor, found = _factor(kind, n_ranks), []
+    for row in _list(value["results"], "results", source):
+        body = row.get("out_of_place") or row.get("in_place")
+        body = body if isinstance(body, dict) else {}
+        time_us = _number(body.get("time", body.get("cpu_time")))
+        algbw, busbw = _number(body.get("alg_bw")), _number(body.get("bus_bw"))
+        ratio = busbw / algbw if algbw >= 1 and busbw > 0 else None
+        found.append(_measurement(_number(row.get("size")), time_us * 1e-6, factor or ratio))
+    return [row for row in found if row is not None]
 
-    def _own(
-        self, value: Mapping[str, Any], kind: CollectiveKind | None, n_ranks: int | None
-    ) -> list[Measurement]:
-        if kind is None and value.get("collective") in tuple(CollectiveKind):
-            kind = CollectiveKind(value["collective"])
-        ranks = value.get("ranks")
-        if n_ranks is None and isinstance(ranks, int) and 2 <= ranks <= MAX_RANKS:
-            n_ranks = ranks
-        factor, found = _factor(kind, n_ranks), []
-        for row in self._list(value["rows"], "rows"):
-            own, steps = row.get("bytes_factor"), row.get("steps")
-            steps = steps if isinstance(steps, int) and 0 < steps < 2**31 else None
-            size, time_s = _number(row.get("size_bytes")), _number(row.get("time_s"))
-            found.append(_measurement(size, time_s, factor if own is None else max(0.0, _number(own)), steps))
-        return [row for row in found if row is not None]
+
+def _own(
+    value: Mapping[str, Any], kind: CollectiveKind | None, n_ranks: int | None, source: str
+) -> list[Measurement]:
+    if kind is None and value.get("collective") in tuple(CollectiveKind):
+        kind = CollectiveKind(value["collective"])
+    ranks = value.get("ranks")
+    if n_ranks is None and isinstance(ranks, int) and 2 <= ranks <= MAX_RANKS:
+        n_ranks = ranks
+    factor, found = _factor(kind, n_ranks), []
+    for row in _list(value["rows"], "rows", source):
+        own, steps = row.get("bytes_factor"), row.get("steps")
+        steps = steps if isinstance(steps, int) and 0 < steps < 2**31 else None
+        size, time_s = _number(row.get("size_bytes")), _number(row.get("time_s"))
+        found.append(_measurement(size, time_s, factor if own is None else max(0.0, _number(own)), steps))
+    return [row for row in found if row is not None]
