@@ -226,7 +226,13 @@ def set_up_commands(layout: EmulatedLayout) -> list[SystemCommand]:
         commands.append(SystemCommand(("ip", "netns", "exec", name, "sh"), settings))
         commands.append(SystemCommand(("ip", "-n", name, "-batch", "-"), tuple(_addressing(layout, node))))
         if layout.delay_ns is None:
-            commands.append(SystemCommand(("tc", "-n", name, "-batch", "-"), tuple(_shaping(layout, node))))
+            queues = tuple(
+                f"qdisc add dev l{number} root tbf rate {rate * 8}bit burst {burst_bytes(rate)} "
+                f"limit {_QUEUE_BYTES}"
+                for number, _, rate in _interfaces(layout, node)
+                if rate
+            )
+            commands.append(SystemCommand(("tc", "-n", name, "-batch", "-"), queues))
     return commands
 
 
@@ -285,14 +291,6 @@ def _addressing(layout: EmulatedLayout, node: int) -> list[str]:
             through = f"via {layout.address(hop)} dev l{by_neighbour[hop]} onlink src {own}{windows}"
             lines.append(f"route add {layout.address(target)}/32 {through}")
     return lines
-
-
-def _shaping(layout: EmulatedLayout, node: int) -> list[str]:
-    return [
-        f"qdisc add dev l{number} root tbf rate {rate * 8}bit burst {burst_bytes(rate)} limit {_QUEUE_BYTES}"
-        for number, _, rate in _interfaces(layout, node)
-        if rate
-    ]
 
 
 def burst_bytes(rate_bytes_per_s: int) -> int:

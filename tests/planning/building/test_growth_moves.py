@@ -131,11 +131,8 @@ def test_new_nodes_of_odd_degree_are_joined_by_twos() -> None:
 
 
 def test_names_that_are_taken() -> None:
-    builder = TopologyBuilder("ring")
-    names = [builder.compute(name) for name in ("n3", "n4", "a")]
-    for tail, head in zip(names, [*names[1:], names[0]], strict=True):
-        builder.link(tail, head, 1)
-    assert grow(builder.build(), 5).topology.node_names == ("n3", "n4", "a", "n5", "n6")
+    ring = from_arcs("ring", [0, 1, 2], [1, 2, 0], n=3, node_names=("n3", "n4", "a"))
+    assert grow(ring, 5).topology.node_names == ("n3", "n4", "a", "n5", "n6")
 
 
 def test_links_of_duplex_cables_one_by_one() -> None:
