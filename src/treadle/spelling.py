@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from treadle.errors import FormatError, TreadleError
+
 _LONGEST = 40
 """Characters of a name that are compared and shown; nothing known is longer."""
 _PART = 3
@@ -99,3 +101,20 @@ def unknown(what: str, name: str, known: Iterable[str], *, remedy: str = "") -> 
     rest = remedy or f"expected one of {', '.join(names)}"
     rest = f" {rest[0].upper()}{rest[1:]}" if hint else f"; {rest}"
     return f"unknown {what} {name[:_LONGEST]!r}{hint}{rest}"
+
+
+def known_name(
+    what: str, name: str, known: Iterable[str], *, error: type[TreadleError] = FormatError, more: str = ""
+) -> str:
+    """The known name that is meant; an error that ends with `more` if there is none, or more than one.
+
+    Examples
+    --------
+    >>> known_name("collective", "AllReduce", ["allgather", "allreduce"])
+    'allreduce'
+    """
+    names = list(known)
+    found = spelt_alike(name, names)
+    if found is None:
+        raise error(unknown(what, name, names) + more)
+    return found

@@ -16,7 +16,7 @@ from treadle.inputs.fabrics_and_plans import FabricLike
 from treadle.inputs.meshes import as_mesh
 from treadle.options.keywords import TrainKeywords
 from treadle.schedules.mesh import Mesh
-from treadle.spelling import counted, spelt_alike, unknown
+from treadle.spelling import counted, known_name
 from treadle.training.compute_times import RooflineTimes
 from treadle.training.devices import SERVED_WEIGHT_BYTES, Accelerator
 from treadle.training.model_argument import as_model
@@ -67,9 +67,7 @@ def serve(
     <ServingOutcome 8.94e-05 s, 1.12e+04 s tokens per>
     """
     start = process_time()
-    meant = spelt_alike(phase, list(ServingPhase))
-    if meant is None:
-        raise FormatError(unknown("phase", phase, list(ServingPhase)))
+    meant = known_name("phase", phase, ServingPhase)
     for name in _TRAINING_ONLY:
         if options.get(name) is not None:
             raise FormatError(f"{name} is of training steps; phase {meant} is one forward pass: leave it out")

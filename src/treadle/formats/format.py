@@ -27,7 +27,7 @@ from treadle.formats.judgement import Check, Judgement, RangedText, Terms
 from treadle.formats.text_options import PROTOCOLS, TextOptions, given_options, spelt
 from treadle.plug_ins import find_plug_ins, load_plug_in
 from treadle.refusal import Refusal
-from treadle.spelling import spelt_alike, unknown
+from treadle.spelling import known_name
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -299,9 +299,7 @@ def find_format(name: str) -> Format:
     >>> planning.find_format("msccl-xml").extension
     '.xml'
     """
-    meant = spelt_alike(name, format_names())
-    if meant is None:
-        raise ScheduleError(unknown("format", name, format_names()))
+    meant = known_name("format", name, format_names(), error=ScheduleError)
     return _own().get(meant) or _registered.get(meant) or _plugged(meant)
 
 

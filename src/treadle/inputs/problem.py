@@ -13,14 +13,14 @@ from typing import Unpack
 
 from treadle.brief import brief
 from treadle.checking import checked
-from treadle.errors import FormatError, ScheduleError, TopologyError
+from treadle.errors import ScheduleError, TopologyError
 from treadle.inputs.demand_files import read_demands
 from treadle.inputs.fabrics_and_plans import FabricLike, as_fabric
 from treadle.inputs.meshes import groups_of
 from treadle.options.keywords import ProblemOptions
 from treadle.schedules.alltoall.demands import block_demands
 from treadle.schedules.collective import Collective, CollectiveKind, busbw_factor
-from treadle.spelling import spelt_alike, unknown
+from treadle.spelling import known_name
 from treadle.topologies import parse, subset, without_failures
 from treadle.topologies.topology import Topology
 
@@ -114,12 +114,8 @@ def resolve_kind(kind: CollectiveKind | str) -> CollectiveKind:
     """
     if isinstance(kind, CollectiveKind):
         return kind
-    known = [one.value for one in CollectiveKind]
-    name = str(kind)
-    found = _SHORT_NAMES.get(name.casefold()) or spelt_alike(name, known)
-    if found is None:
-        raise FormatError(unknown("collective", name, known))
-    return CollectiveKind(found)
+    name, known = str(kind), [one.value for one in CollectiveKind]
+    return CollectiveKind(_SHORT_NAMES.get(name.casefold()) or known_name("collective", name, known))
 
 
 @checked()

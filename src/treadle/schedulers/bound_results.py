@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from treadle.context import TimeLimitError, context
-from treadle.errors import FormatError, InfeasibleError, ScheduleError
+from treadle.errors import InfeasibleError, ScheduleError
 from treadle.inputs.problem import Problem
 from treadle.schedulers.alltoall import alltoall_rate, rate_by_method
 from treadle.schedulers.alone_rates import AloneRate, alltoalls_alone, rates_of
@@ -23,7 +23,7 @@ from treadle.schedulers.group_rates import (
 )
 from treadle.schedules.alltoall.alltoall_witness import DistanceWitness
 from treadle.schedules.collective import Collective, CollectiveKind
-from treadle.spelling import spelt_alike, unknown
+from treadle.spelling import known_name
 from treadle.synthesis.result import Bound
 from treadle.told_by import told_by
 from treadle.topologies.topology import Topology
@@ -152,10 +152,7 @@ def _groups_bound(problem: Problem) -> BoundResult:
 def _method(name: RateMethod | str) -> RateMethod:
     from treadle.synthesis.alltoall.rate.methods import RateMethod  # brings solvers that few bounds need
 
-    meant = spelt_alike(name, RateMethod)
-    if meant is None:
-        raise FormatError(unknown("method", name, RateMethod))
-    return RateMethod(meant)
+    return RateMethod(known_name("method", name, RateMethod))
 
 
 class CutOffGroupError(InfeasibleError):

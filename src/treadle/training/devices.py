@@ -16,7 +16,7 @@ from msgspec import Meta
 
 from treadle.errors import FormatError, TreadleError
 from treadle.notebook import own_fields, shown
-from treadle.spelling import spelt_alike, unknown
+from treadle.spelling import known_name, unknown
 from treadle.typed_files import Table, read_toml
 from treadle.units import parse_bandwidth, parse_size
 
@@ -139,10 +139,8 @@ def accelerator(name: str) -> Accelerator:
     >>> accelerator("A100").peak("bf16")
     312000000000000.0
     """
-    known = spelt_alike(name, ACCELERATORS)
-    if known is None:
-        raise TreadleError(unknown("GPU", name, ACCELERATORS) + "; or a TOML file that describes one")
-    return ACCELERATORS[known]
+    more = "; or a TOML file that describes one"
+    return ACCELERATORS[known_name("GPU", name, ACCELERATORS, error=TreadleError, more=more)]
 
 
 _SPEED = Meta(gt=0, lt=1e9, description="a positive number less than 10**9")

@@ -14,7 +14,7 @@ from treadle.errors import FormatError, TreadleError
 from treadle.input_files import naming_file, read_input_text
 from treadle.options.keywords import TrainKeywords
 from treadle.schedules.mesh import Mesh
-from treadle.spelling import counted, spelt_alike, unknown
+from treadle.spelling import counted, known_name, spelt_alike
 from treadle.training.compute_times import MeasuredTimes, RooflineTimes, read_layer_times
 from treadle.training.device_memory import ADAM_MOMENT_BYTES, ADAM_STATE_BYTES
 from treadle.training.devices import ACCELERATORS, ELEMENT_BYTES, Accelerator, accelerator, read_accelerator
@@ -75,9 +75,9 @@ def asked_step(
     notes: list[str] = []
     device = as_accelerator(gpu)
     precision = _precision(asked.get("precision"), device, "precision")
-    gradients = asked.get("gradients")
-    element_bytes = ELEMENT_BYTES[precision]
-    gradient_bytes = element_bytes if gradients is None else ELEMENT_BYTES[_known_precision(gradients)]
+    element_bytes = gradient_bytes = ELEMENT_BYTES[precision]
+    if (gradients := asked.get("gradients")) is not None:
+        gradient_bytes = ELEMENT_BYTES[known_name("precision", gradients, ELEMENT_BYTES)]
     contention = contention_of(asked.get("contention"), device.name)
     options = TrainingOptions(
         kappa=contention.kappa,
@@ -134,7 +134,7 @@ def as_accelerator(gpu: Accelerator | Path | str) -> Accelerator:
 
 def _precision(asked: str | None, device: Accelerator, what: str) -> str:
     if asked is not None:
-        known = _known_precision(asked)
+        known = known_name("precision", asked, ELEMENT_BYTES)
         device.peak(known)
         return known
     found = next((one for one in ("bf16", "fp16", "fp32") if one in device.peak_flops), None)
@@ -143,21 +143,11 @@ def _precision(asked: str | None, device: Accelerator, what: str) -> str:
     return found
 
 
-def _known_precision(asked: str) -> str:
-    known = spelt_alike(asked, ELEMENT_BYTES)
-    if known is None:
-        raise FormatError(unknown("precision", asked, ELEMENT_BYTES))
-    return known
-
-
 _Word = TypeVar("_Word", bound=StrEnum)
 
 
 def _word(kind: type[_Word], asked: str, what: str) -> _Word:
-    known = spelt_alike(asked, list(kind))
-    if known is None:
-        raise FormatError(unknown(what, asked, list(kind)))
-    return kind(known)
+    return kind(known_name(what, asked, kind))
 
 
 def _times(

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from treadle.cli.output import SCHEMA_VERSION
-from treadle.errors import FormatError
-from treadle.spelling import spelt_alike, unknown
+from treadle.spelling import known_name
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _FRACTION = "^-?[0-9]+/[0-9]+$"
@@ -40,9 +39,7 @@ def json_schema(command: str) -> dict[str, object]:
     FormatError
         If there is no such command, or it prints no JSON.
     """
-    name = spelt_alike(command, described_commands())
-    if name is None:
-        raise FormatError(unknown("command", command, described_commands()))
+    name = known_name("command", command, described_commands())
     table = _tables()["commands"][name]
     body = _object(table)
     schema = {"const": f"{name}/{SCHEMA_VERSION}", "description": "name and version of this schema"}

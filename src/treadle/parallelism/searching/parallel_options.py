@@ -11,7 +11,7 @@ from types import MappingProxyType
 from treadle.errors import FormatError
 from treadle.options.keywords import ParallelizeKeywords
 from treadle.parallelism.search.minimax import Overlap
-from treadle.spelling import spelt_alike, unknown
+from treadle.spelling import known_name
 from treadle.training.compute_times import RooflineTimes
 from treadle.training.devices import Accelerator
 from treadle.training.train_options import DEFAULT_EFFICIENCY, as_accelerator
@@ -113,11 +113,7 @@ def as_count(value: int | str, what: str) -> int:
 
 def as_overlap(asked: str) -> Overlap:
     """Where communication hides behind compute: none, layer, model."""
-    known = [one.value for one in Overlap]
-    meant = spelt_alike(asked, known)
-    if meant is None:
-        raise FormatError(unknown("overlap", asked, known))
-    return Overlap(meant)
+    return Overlap(known_name("overlap", asked, [one.value for one in Overlap]))
 
 
 def read_pins(texts: Sequence[str]) -> dict[str, str]:

@@ -18,7 +18,7 @@ from types import MappingProxyType
 import treadle.topologies.readers
 from treadle.errors import FormatError, TopologyError
 from treadle.input_files import is_file, read_head, read_input_text
-from treadle.spelling import spelt_alike, unknown
+from treadle.spelling import known_name
 from treadle.topologies.readers.imported import Imported, ImportOptions, SourceText, spelt
 
 MAX_IMPORT_BYTES = 8 * 2**20
@@ -120,10 +120,7 @@ def read_topology(
     """
     name, table = str(path), _table()
     if format is not None:
-        meant = spelt_alike(format, table)
-        if meant is None:
-            raise FormatError(unknown("format", format, table))
-        format = meant
+        format = known_name("format", format, table)
     _refuse_what_is_no_text(name)
     most = max(record.max_bytes for record in table.values())
     text = read_input_text(name, most)

@@ -7,7 +7,7 @@ from functools import cache, partial
 from types import MappingProxyType
 
 from treadle.errors import TreadleError
-from treadle.spelling import spelt_alike, unknown
+from treadle.spelling import known_name
 from treadle.training.models.attention import Heads, LatentHeads
 from treadle.training.models.feed_forward import Experts
 from treadle.training.models.image_models import IMAGE_MODELS
@@ -177,7 +177,5 @@ def zoo_model(name: str) -> TrainingModel:
     >>> zoo_model("Llama-3-8B").parameters
     8030261248
     """
-    known = spelt_alike(name, MODELS)
-    if known is None:
-        raise TreadleError(unknown("model", name, MODELS) + "; or a config.json, or a table of layers")
-    return MODELS[known]()
+    more = "; or a config.json, or a table of layers"
+    return MODELS[known_name("model", name, MODELS, error=TreadleError, more=more)]()

@@ -22,7 +22,7 @@ from treadle.schedules.alltoall.demands import Demands
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.mesh import Mesh
 from treadle.simulation.cost_models import CostModelLike
-from treadle.spelling import spelt_alike, unknown
+from treadle.spelling import known_name
 from treadle.topologies.files import topology_hash
 from treadle.topologies.topology import Topology
 from treadle.training.costs import Traffic
@@ -91,10 +91,7 @@ SCHEDULERS: Mapping[str, StepSchedulerRecord] = MappingProxyType(
 
 def scheduler_named(name: str) -> StepSchedulerRecord:
     """The record of that name, however it is spelt; ScheduleError for an unknown one."""
-    meant = spelt_alike(name, SCHEDULERS)
-    if meant is None:
-        raise ScheduleError(unknown("schedule", name, SCHEDULERS))
-    return SCHEDULERS[meant]
+    return SCHEDULERS[known_name("schedule", name, SCHEDULERS, error=ScheduleError)]
 
 
 _FORWARDING = "; --forward (forward=True) lets ranks of other groups pass data on"
