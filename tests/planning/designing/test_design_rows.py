@@ -12,8 +12,7 @@ import pytest
 
 from treadle.errors import ScheduleError, TopologyError
 from treadle.finder.construction import expression, notation
-from treadle.finder.designing import design as design_module
-from treadle.finder.designing import hybrids
+from treadle.finder.designing import design_rows, hybrids
 from treadle.finder.designing.candidates import named_option
 from treadle.finder.designing.design_result import DesignResult, DesignRow
 from treadle.finder.designing.placements import PricedFabric
@@ -42,24 +41,24 @@ def ring() -> Option:
 def test_sizes_that_are_shown() -> None:
     calls = (Call(GATHER, 9), Call(SUM, 5), Call(SUM, 7, group_size=3), Call(SUM, 6))
     workload = Workload("w", calls)
-    assert design_module._shown_bytes(workload) == 7
-    assert design_module._shown_bytes(Workload("w", calls[:1])) == 2**20
-    assert design_module._size_of(workload, CollectiveKind.ALLREDUCE) == 6
-    assert design_module._size_of(workload, CollectiveKind.ALLGATHER) == 9
-    assert design_module._size_of(workload, CollectiveKind.REDUCE_SCATTER) == 7
+    assert design_rows.shown_bytes(workload) == 7
+    assert design_rows.shown_bytes(Workload("w", calls[:1])) == 2**20
+    assert design_rows.size_of(workload, CollectiveKind.ALLREDUCE) == 6
+    assert design_rows.size_of(workload, CollectiveKind.ALLGATHER) == 9
+    assert design_rows.size_of(workload, CollectiveKind.REDUCE_SCATTER) == 7
 
 
 def test_a_row_of_a_fabric(torus: Option) -> None:
     """16 bytes: an allreduce takes four steps and 16/9 of two seconds, an all-to-all 108 / 81 of them."""
     workload = Workload("w", (Call(SUM, 16, Fraction(3)),))
     priced = PricedFabric(torus, {}, own_s=7.0)
-    row = design_module._row(priced, [2.0], workload, NETWORK, 16)
+    row = design_rows.row_of(priced, [2.0], workload, NETWORK, 16)
     assert (row.seconds, row.own_order_s, row.alltoall_s) == (6.0, 7.0, None)
     assert row.allreduce_s == pytest.approx(4 * 0.5 + 2 * 8 / 9 * 2)
     assert row.alltoall_bound_s == pytest.approx(2 * 108 / 81)
     assert row.least_s == pytest.approx(3 * (4 * 0.5 + 2 * 8 / 9 * 2))
     flowing = replace(priced, option=replace(torus, flow=FlowRate(0.25, 0.0)))
-    flowed = design_module._row(flowing, [2.0], workload, NETWORK, 16)
+    flowed = design_rows.row_of(flowing, [2.0], workload, NETWORK, 16)
     assert flowed.alltoall_s == pytest.approx(2 * 4 / (9 * 0.25))
     assert flowed.alltoall_bound_s == row.alltoall_bound_s
 
@@ -71,8 +70,8 @@ def timed(seconds: float | None) -> DesignRow:
 def test_fabrics_for_groups_that_are_quicker_than_the_frontier() -> None:
     rows = [timed(seconds) for seconds in (1.0, 2.0, 3.0, None)]
     known = [timed(2.0), timed(None), timed(2.5)]
-    assert design_module._worthwhile(known, rows) == (rows[0],)
-    assert design_module._worthwhile([timed(None)], rows) == tuple(rows[:3])
+    assert design_rows.worthwhile(known, rows) == (rows[0],)
+    assert design_rows.worthwhile([timed(None)], rows) == tuple(rows[:3])
 
 
 def test_a_fabric_for_each_call(torus: Option, ring: Option) -> None:
@@ -82,7 +81,7 @@ def test_a_fabric_for_each_call(torus: Option, ring: Option) -> None:
     costs: list[list[float | None]] = [[9.0, 1.0], [2.0, 6.0]]
 
     def cheapest(costs: list[list[float | None]], delay_s: float) -> Any:
-        return design_module._reconfigured(cast(Any, None), priced, costs, workload, NETWORK, 9, delay_s)
+        return design_rows.reconfigured(cast(Any, None), priced, costs, workload, NETWORK, 9, delay_s)
 
     found = cheapest(costs, 1.0)
     assert found is not None
@@ -104,10 +103,10 @@ def test_calls_in_groups_have_fabrics_of_their_own(torus: Option, monkeypatch: p
         asked.append((nodes, degree))
         return (small,)
 
-    monkeypatch.setattr(design_module, "frontier_options", frontier)
+    monkeypatch.setattr(design_rows, "frontier_options", frontier)
     workload = Workload("w", (Call(GATHER, 24, Fraction(5), 3, 3), Call(GATHER, 8, group_size=9)))
     priced = [PricedFabric(torus, {})]
-    found = design_module._reconfigured(cast(Any, None), priced, [[100.0, 1.0]], workload, NETWORK, 9, 0.0)
+    found = design_rows.reconfigured(cast(Any, None), priced, [[100.0, 1.0]], workload, NETWORK, 9, 0.0)
     assert asked == [(3, 4)]
     assert found is not None
     assert found.fabrics == ("3 x complete(3), stride 3", torus.expression)
@@ -116,8 +115,8 @@ def test_calls_in_groups_have_fabrics_of_their_own(torus: Option, monkeypatch: p
 
 def test_others_are_those_that_are_not_told(torus: Option, ring: Option) -> None:
     finder: Any = SimpleNamespace(candidates=lambda nodes, degree: [torus.candidate, ring.candidate])
-    assert design_module._others(finder, 9, 4, [torus]) == (ring.candidate,)
-    assert design_module._others(finder, 9, 4, []) == (torus.candidate, ring.candidate)
+    assert design_rows.others_of(finder, 9, 4, [torus]) == (ring.candidate,)
+    assert design_rows.others_of(finder, 9, 4, []) == (torus.candidate, ring.candidate)
 
 
 def result_of(*options: Option, best: int = 0, **fields: Any) -> DesignResult:

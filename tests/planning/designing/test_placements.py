@@ -12,7 +12,7 @@ import pytest
 
 from treadle.finder.construction import DegreeExpansion, Placed, construction_of
 from treadle.finder.designing.design_flow import AlltoallFigures
-from treadle.finder.designing.design_rows import DesignResult
+from treadle.finder.designing.design_result import DesignResult
 from treadle.finder.workload import Call, Exchange, Network, Workload
 from treadle.planning import bound, design, design_plan, verify
 from treadle.schedules.collective import CollectiveKind
