@@ -12,7 +12,7 @@ from treadle.formats.msccl.profile import Profile
 from treadle.inputs.fabrics_and_plans import PlanLike, as_plan, as_size
 from treadle.inputs.group_plans import plan_of_group
 from treadle.lowering.lower import checked_text, lowered_part
-from treadle.lowering.lower_set import LoweredSet, SetWriter
+from treadle.lowering.lower_set import LoweredSet, write_set
 from treadle.lowering.lowered import Lowered, TargetFormat
 from treadle.lowering.ranges import narrowed_plan
 from treadle.options.keywords import TextKeywords
@@ -197,7 +197,7 @@ def lower_set(
             )
         plan = plan_of_group(plan, group)
     plan, asked = narrowed_plan(plan, record, asked)
-    return SetWriter(plan, record, asked, _word(label), folder).written()
+    return write_set(plan, record, asked, _word(label), folder)
 
 
 def _word(label: str) -> str:

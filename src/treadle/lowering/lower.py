@@ -56,10 +56,7 @@ def checked_text(
 ) -> tuple[Format, TextOptions]:
     """The format and what is asked of it, of a plan that is verified here."""
     record = find_format(str(to))
-    asked = TextOptions(
-        profile=None if profile is None else _profile(profile),
-        **options,
-    )
+    asked = TextOptions(profile=None if profile is None else _profile(profile), **options)
     check_chunks(asked.chunks)
     check_protocol(asked.protocol)
     # of a plan of several ranges a size chooses one, whatever the format
@@ -130,15 +127,10 @@ def lower_verified(
     where = path or f"treadle{record.extension}"
     request = TextRequest(plan, entry, options, where, in_own_folder, find_boxes, _rate)
     written = record.written(request)
-    planned = Planned(
-        plan.topology, plan.collective, entry.schedule, lambda: request.boxes, ranges=plan.entries
-    )
-    terms = Terms(
-        profile=written.dialect or None,
-        root=plan.collective.root or 0,
-        rank=rank,
-        planned=planned,
-    )
+    problem = plan.topology, plan.collective
+    planned = Planned(*problem, entry.schedule, lambda: request.boxes, ranges=plan.entries)
+    root = plan.collective.root or 0
+    terms = Terms(profile=written.dialect or None, root=root, rank=rank, planned=planned)
     judgement = record.judged([data for _, data in written.files], terms)
     made = Lowered(
         written.files,
@@ -153,23 +145,19 @@ def lower_verified(
     program, grid = written.program, written.grid
     if program is None:
         return made
-    made = replace(made, n_operations=program.n_operations, n_chunks=program.n_chunks)
-    if rank is None:
-        lacking = shortfall(plan.topology, plan.collective, program, written.asked)
-        made = replace(made, shortfall=lacking)
-    if grid is not None:
-        made = replace(made, plan_chunks=grid.plan_chunks, rounding_loss=grid.loss)
-    if not written.selectors:
-        return made
     facts = facts_of(program, entry.min_bytes, request.max_bytes)
     asked = [one for one in written.selectors if one is not Selector.SCHEDULER or facts.is_by_shard]
+    # a group's trees are chosen with those of the others, a range's among schedulers
+    has_choice = bool(asked) and not is_group and len(plan.entries) == 1
     return replace(
         made,
+        n_operations=program.n_operations,
+        n_chunks=program.n_chunks,
+        plan_chunks=grid.plan_chunks if grid else None,
+        rounding_loss=grid.loss if grid else Fraction(0),
+        shortfall=shortfall(*problem, program, written.asked) if rank is None else None,
         served=tuple(served(facts, selector) for selector in asked),
-        # a group's trees are chosen with those of the others, a range's among schedulers
-        friendlier=None
-        if is_group or len(plan.entries) > 1
-        else friendlier_trees(plan, entry.schedule, facts, asked[0]),
+        friendlier=friendlier_trees(plan, entry.schedule, facts, asked[0]) if has_choice else None,
     )
 
 

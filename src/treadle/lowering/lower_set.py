@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from treadle.brief import brief
@@ -100,110 +100,101 @@ class LoweredSet:
         return tuple(one.text for one in self.ranges)
 
 
-class SetWriter:
-    """Writes the ranges of one plan."""
+def write_set(plan: Plan, record: Format, asked: TextOptions, label: str, folder: str) -> LoweredSet:
+    """All texts for the ranges of a plan."""
+    label = f"{label}.in-place" if asked.in_place else label
+    parts = text_ranges(plan, record, asked)
+    ranges: list[LoweredRange] = []
+    left_out: list[tuple[int, int | None, str]] = []
+    for number, part in enumerate(parts, 1):
+        try:
+            ranges.append(_write_text(plan, record, asked, label, part, f"{number:02}"))
+        except ScheduleError as error:
+            left_out.append((part.entry.min_bytes, part.entry.max_bytes, str(error)))
+    if not ranges:
+        raise InfeasibleError("; ".join(f"sizes {range_words(a, b)}: {why}" for a, b, why in left_out))
+    dialect = ranges[0].made.dialect
+    if dialect == Profile.LEGACY and len(ranges) > _LEGACY_TEXTS:
+        raise InfeasibleError(
+            f"{len(ranges)} texts, and the legacy runtime reads {_LEGACY_TEXTS} in all; solve with "
+            f"--max-schedules {_LEGACY_TEXTS}, or fewer for several collectives"
+            + (", lower with --protocol Simple" if len(parts) > len(plan.entries) else "")
+        )
+    if asked.chunks == AUTO_CHUNKS and dialect not in (Profile.LEGACY, Profile.RCCL):
+        ranges += [*_filling_in(plan, record, asked, label, parts, ranges)]
+    texts = tuple(one.text for one in ranges)
+    delivery = record.delivery(TextSet(folder or "texts", dialect, texts))
+    choices = record.judged_set(texts, dict(delivery.files), dialect or None)
+    faults = (*(fault for one in ranges for fault in one.made.faults), *choices)
+    return LoweredSet(record.name, dialect, tuple(ranges), tuple(left_out), delivery, faults)
 
-    def __init__(self, plan: Plan, record: Format, asked: TextOptions, label: str, folder: str) -> None:
-        self._plan, self._record, self._asked = plan, record, asked
-        self._label = f"{label}.in-place" if asked.in_place else label
-        self._folder = folder
-        self._ranges = text_ranges(plan, record, asked)
 
-    def written(self) -> LoweredSet:
-        """All texts."""
-        ranges, left_out = self._main()
-        if not ranges:
-            raise InfeasibleError("; ".join(f"sizes {range_words(a, b)}: {why}" for a, b, why in left_out))
-        dialect = ranges[0].made.dialect
-        if dialect == Profile.LEGACY and len(ranges) > _LEGACY_TEXTS:
-            raise InfeasibleError(
-                f"{len(ranges)} texts, and the legacy runtime reads {_LEGACY_TEXTS} in all; solve with "
-                f"--max-schedules {_LEGACY_TEXTS}, or fewer for several collectives"
-                + (", lower with --protocol Simple" if len(self._ranges) > len(self._plan.entries) else "")
-            )
-        if self._asked.chunks == AUTO_CHUNKS and dialect not in (Profile.LEGACY, Profile.RCCL):
-            ranges += [*self._filling_in(ranges)]
-        texts = tuple(one.text for one in ranges)
-        delivery = self._record.delivery(TextSet(self._folder or "texts", dialect, texts))
-        choices = self._record.judged_set(texts, dict(delivery.files), dialect or None)
-        faults = (*(fault for one in ranges for fault in one.made.faults), *choices)
-        return LoweredSet(self._record.name, dialect, tuple(ranges), tuple(left_out), delivery, faults)
+def _filling_in(
+    plan: Plan,
+    record: Format,
+    asked: TextOptions,
+    label: str,
+    parts: Sequence[TextRange],
+    main: Sequence[LoweredRange],
+) -> Iterator[LoweredRange]:
+    """Texts for sizes that the chunks of a range's own text do not divide.
 
-    def _main(self) -> tuple[list[LoweredRange], list[tuple[int, int | None, str]]]:
-        """A text for each range, and the ranges of which none can be written."""
-        found: list[LoweredRange] = []
-        left_out: list[tuple[int, int | None, str]] = []
-        for number, part in enumerate(self._ranges, 1):
+    Multiples of c elements are served by a text of c chunks: one of them adds something unless the
+    chunks of a text before it divide its own.
+    """
+    number = 0
+    for one in main:
+        at = next(i for i, part in enumerate(parts) if part.entry.min_bytes == one.text.min_bytes)
+        own, beside = parts[at].entry, [part.entry for part in (*parts[:at][-1:], *parts[at + 1 :][:1])]
+        covered = [one.text.n_chunks]
+        # the range itself, then those beside it with other schedules
+        for other in (own, *(entry for entry in beside if entry.schedule is not own.schedule)):
+            part = TextRange(replace(own, schedule=other.schedule), parts[at].protocol)
+            request = TextRequest(plan, part.entry, asked, "", in_own_folder=True)
             try:
-                found.append(self._text(part, f"{number:02}"))
-            except ScheduleError as error:
-                left_out.append((part.entry.min_bytes, part.entry.max_bytes, str(error)))
-        return found, left_out
+                chunks = request.program(merge=True).n_chunks
+                if any(chunks % count == 0 for count in covered):
+                    continue
+                number += 1
+                made = _write_text(plan, record, asked, label, part, f"rest-{number:02}", other)
+            except ScheduleError:
+                continue  # what cannot be written fills nothing in
+            covered.append(made.text.n_chunks)
+            yield made
 
-    def _filling_in(self, main: list[LoweredRange]) -> Iterator[LoweredRange]:
-        """Texts for sizes that the chunks of a range's own text do not divide.
 
-        Multiples of c elements are served by a text of c chunks: one of them adds something unless the
-        chunks of a text before it divide its own.
-        """
-        number = 0
-        entries = [part.entry for part in self._ranges]
-        for one in main:
-            at = next(i for i, entry in enumerate(entries) if entry.min_bytes == one.text.min_bytes)
-            covered = [one.text.n_chunks]
-            for other in self._beside(entries, at):
-                part = TextRange(replace(entries[at], schedule=other.schedule), self._ranges[at].protocol)
-                try:
-                    chunks = self._own_chunks(part)
-                    if any(chunks % count == 0 for count in covered):
-                        continue
-                    number += 1
-                    made = self._text(part, f"rest-{number:02}", other)
-                except ScheduleError:
-                    continue  # what cannot be written fills nothing in
-                covered.append(made.text.n_chunks)
-                yield made
-
-    def _beside(self, entries: list[PlanEntry], at: int) -> list[PlanEntry]:
-        """The range itself, then those beside it with other schedules."""
-        beside = [entries[i] for i in (at - 1, at + 1) if 0 <= i < len(entries)]
-        return [entries[at], *(one for one in beside if one.schedule is not entries[at].schedule)]
-
-    def _own_chunks(self, part: TextRange) -> int:
-        request = TextRequest(self._plan, part.entry, self._asked, "", in_own_folder=True)
-        return request.program(merge=True).n_chunks
-
-    def _text(self, part: TextRange, place: str, filling: PlanEntry | None = None) -> LoweredRange:
-        """One text, at its place in the order of files."""
-        entry, asked, record = part.entry, self._asked, self._record
-        protocol = part.protocol or asked.protocol
-        if record.has_all_protocols:
-            protocol = protocol or "Simple"
-        asked = replace(asked, protocol=protocol, chunks=asked.chunks if filling is None else PLAN_CHUNKS)
-        if asked.name is not None:
-            asked = replace(asked, name=f"{asked.name}-{place}")
-        last = "" if entry.max_bytes is None else format_size(entry.max_bytes)
-        file = f"{FOLDER}/{self._label}.{place}.{format_size(entry.min_bytes)}-{last}{record.extension}"
-        made = lower_verified(
-            self._plan, record, asked, entry=entry, path=file, in_own_folder=True, is_group=True
-        )
-        (_, data), *others = made.files
-        assert not others
-        assert made.n_chunks is not None
-        collective = self._plan.collective
-        text = RangedText(
-            file=file,
-            data=data,
-            plan=self._label,
-            name=made.name,
-            collective=collective.kind,
-            n_ranks=collective.n_ranks,
-            n_chunks=made.n_chunks,
-            in_place=asked.in_place,
-            min_bytes=entry.min_bytes,
-            max_bytes=entry.max_bytes,
-            root=-1 if collective.root is None else collective.root,
-            fills_in=filling is not None,
-        )
-        source = filling or entry
-        return LoweredRange(text, made, source.title or self._plan.algorithm, protocol or "")
+def _write_text(
+    plan: Plan,
+    record: Format,
+    asked: TextOptions,
+    label: str,
+    part: TextRange,
+    place: str,
+    filling: PlanEntry | None = None,
+) -> LoweredRange:
+    """One text, at its place in the order of files."""
+    entry, collective = part.entry, plan.collective
+    protocol = part.protocol or asked.protocol or ("Simple" if record.has_all_protocols else None)
+    asked = replace(asked, protocol=protocol, chunks=asked.chunks if filling is None else PLAN_CHUNKS)
+    if asked.name is not None:
+        asked = replace(asked, name=f"{asked.name}-{place}")
+    last = "" if entry.max_bytes is None else format_size(entry.max_bytes)
+    file = f"{FOLDER}/{label}.{place}.{format_size(entry.min_bytes)}-{last}{record.extension}"
+    made = lower_verified(plan, record, asked, entry=entry, path=file, in_own_folder=True, is_group=True)
+    ((_, data),) = made.files
+    assert made.n_chunks is not None
+    text = RangedText(
+        file=file,
+        data=data,
+        plan=label,
+        name=made.name,
+        collective=collective.kind,
+        n_ranks=collective.n_ranks,
+        n_chunks=made.n_chunks,
+        in_place=asked.in_place,
+        min_bytes=entry.min_bytes,
+        max_bytes=entry.max_bytes,
+        root=-1 if collective.root is None else collective.root,
+        fills_in=filling is not None,
+    )
+    return LoweredRange(text, made, (filling or entry).title or plan.algorithm, protocol or "")

@@ -121,19 +121,15 @@ def range_count(plan: Plan, *, to: str, **options: Unpack[TextKeywords]) -> int:
     1
     """
     record, asked = find_format(to), TextOptions(**options)
-    return (
-        1 if record.holds_ranges else len(text_ranges(narrowed_plan(plan, record, asked)[0], record, asked))
-    )
+    if record.holds_ranges:
+        return 1
+    return len(text_ranges(narrowed_plan(plan, record, asked)[0], record, asked))
 
 
 def _clipped(plan: Plan, first: int, last: int | None) -> Iterator[PlanEntry]:
     for entry in plan.entries:
         low = max(entry.min_bytes, first)
-        high = (
-            entry.max_bytes
-            if last is None
-            else min(last, last if entry.max_bytes is None else entry.max_bytes)
-        )
+        high = min((end for end in (entry.max_bytes, last) if end is not None), default=None)
         if high is None or low <= high:
             yield replace(entry, min_bytes=low, max_bytes=high)
 

@@ -151,22 +151,29 @@ def _kept(target: Path, lowered: LoweredSet) -> tuple[list[RangedText], dict[str
 
 def _read_manifest(path: Path) -> dict[str, Any]:
     """A manifest whose parts are there."""
-    try:
+    with _reading(path):
         told = json.loads(read_bytes(path, _MOST_BYTES))
         heading = (told["treadle"], told["version"])
         if heading != ("set", _VERSION) or not isinstance(told["texts"], list):
             raise FormatError(f"expected a set of version {_VERSION}, found {heading}", source=str(path))
         _ = told["format"], told["profile"]
+        return dict(told)
+
+
+@contextlib.contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """Make one kind of error of all that a manifest may lack."""
+    try:
+        yield
+    except FormatError:
+        raise
     except (OSError, ValueError, KeyError, TypeError) as error:
-        if isinstance(error, FormatError):
-            raise
         raise FormatError(f"cannot be read as a set: {error}", source=str(path)) from None
-    return dict(told)
 
 
 def _text_of(row: Mapping[str, Any], folder: Path) -> RangedText:
     """A text that the manifest names, as it lies there."""
-    try:
+    with _reading(folder / MANIFEST):
         file = str(row["file"])
         if Path(file).is_absolute() or ".." in Path(file).parts:
             raise FormatError(f"{file!r} is outside the folder", source=str(folder / MANIFEST))
@@ -189,25 +196,16 @@ def _text_of(row: Mapping[str, Any], folder: Path) -> RangedText:
             root=int(row["root"]),
             fills_in=bool(row["fills_in"]),
         )
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        if isinstance(error, FormatError):
-            raise
-        raise FormatError(f"cannot be read as a set: {error}", source=str(folder / MANIFEST)) from None
 
 
 def _check_apart(texts: Sequence[RangedText], target: Path) -> None:
     """Refuse sets of two plans that would serve the same calls: the first of them would, unasked."""
     for one, other in combinations(texts, 2):
-        same = (one.collective, one.n_ranks, one.in_place) == (
-            other.collective,
-            other.n_ranks,
-            other.in_place,
-        )
-        if one.plan != other.plan and same and _meet(one, other):
+        calls, others = ((text.collective, text.n_ranks, text.in_place) for text in (one, other))
+        if one.plan != other.plan and calls == others and _meet(one, other):
             raise FormatError(
                 f"{one.file} and {other.file} would serve the same calls; narrow one (--min-size, "
-                "--max-size) or "
-                "name another folder",
+                "--max-size) or name another folder",
                 source=str(target),
             )
 

@@ -96,10 +96,7 @@ def is_cpu_part(text: str) -> bool:
 
 def parse_cpu_xml(text: str, source: str = "CPU XML") -> CpuText:
     """Read a text; FormatError, with its line, if it is malformed or hostile."""
-    reader, top = _Reader(source), parse_xml(text, source, MAX_TEXT)
-    if top.tag != "cpu":
-        raise reader.fail(top, "found, expected <cpu>")
-    n = reader.number(top, "ranks", 1, MAX_RANKS)
+    reader, top, n = _opened(text, source, "cpu")
     if len(top) != n or any(child.tag != "rank" for child in top):
         raise reader.fail(top, f"holds {len(top)} elements, expected {n} ranks")
     return reader.described(top, n, tuple(reader.rank(child, rank, n) for rank, child in enumerate(top)))
@@ -107,14 +104,19 @@ def parse_cpu_xml(text: str, source: str = "CPU XML") -> CpuText:
 
 def parse_cpu_part(text: str, source: str = "CPU XML") -> CpuPart:
     """Read a part; FormatError, with its line, if it is malformed or hostile."""
-    reader, top = _Reader(source), parse_xml(text, source, MAX_TEXT)
-    if top.tag != "cpupart":
-        raise reader.fail(top, "found, expected <cpupart>")
-    n = reader.number(top, "ranks", 1, MAX_RANKS)
+    reader, top, n = _opened(text, source, "cpupart")
     if len(top) != 1 or top[0].tag != "rank":
         raise reader.fail(top, f"holds {len(top)} elements, expected one rank")
     rank = reader.number(top[0], "id", 0, n - 1)
     return CpuPart(rank, n, reader.described(top, n, (reader.rank(top[0], rank, n),)))
+
+
+def _opened(text: str, source: str, tag: str) -> tuple[_Reader, etree._Element, int]:
+    """Return the top element, and the number of ranks that it names."""
+    reader, top = _Reader(source), parse_xml(text, source, MAX_TEXT)
+    if top.tag != tag:
+        raise reader.fail(top, f"found, expected <{tag}>")
+    return reader, top, reader.number(top, "ranks", 1, MAX_RANKS)
 
 
 class _Reader(Attributes):

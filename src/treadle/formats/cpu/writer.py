@@ -13,9 +13,7 @@ from treadle.program.program import Buffer, OperationKind, Program
 
 __all__ = ["emit_cpu_xml"]
 
-_SEND, _RECEIVE_REDUCE, _COPY = (
-    int(kind) for kind in (OperationKind.SEND, OperationKind.RECEIVE_REDUCE, OperationKind.COPY)
-)
+_SEND, _, _RECEIVE_REDUCE, _COPY = map(int, OperationKind)
 
 
 def emit_cpu_xml(

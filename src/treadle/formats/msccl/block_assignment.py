@@ -181,10 +181,8 @@ def split_evenly(weights: Sequence[int], limit: int) -> list[int]:
     """
     fewest = len(_runs(weights, limit))
     low, high = max(weights, default=0), max(limit, max(weights, default=0))
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (low, middle) if len(_runs(weights, middle)) <= fewest else (middle + 1, high)
-    return _runs(weights, high)
+    lightest = low + bisect_left(range(low, high), -fewest, key=lambda most: -len(_runs(weights, most)))
+    return _runs(weights, lightest)
 
 
 def _runs(weights: Sequence[int], limit: int) -> list[int]:

@@ -11,9 +11,8 @@ from treadle.formats.msccl.delivery import RUNTIMES
 from treadle.formats.msccl.profile import Profile
 from treadle.formats.request import TextRequest, Written
 from treadle.formats.selection.chunk_counts import facts_of
-from treadle.formats.selection.served import Selector, served
+from treadle.formats.selection.served import served
 
-_SELECTORS = {Profile.AZURE: Selector.AZURE, Profile.LEGACY: Selector.LEGACY, Profile.RCCL: Selector.RCCL}
 _MORE = {
     Profile.AZURE: ", and processes with several GPUs",
     Profile.LEGACY: ", and calls within a group of several",
@@ -41,10 +40,10 @@ def load(request: TextRequest, written: Written, _judgement: Judgement) -> Loadi
         variables = [(first, "1"), ("MSCCL_ALGO_DIR", folder), ("NCCL_DEBUG", "INFO")]
         files = "MSCCL files" if is_rccl else "MSCCL Algo files"
         check = f"every rank logs 'Using {files} from {folder}'; it ends at a file that is none"
-    limits = [f"of at least {facts.min_bytes} bytes"] if facts.min_bytes else []
-    limits += [f"of at most {facts.max_bytes} bytes"] if facts.max_bytes else []
+    ends = (("least", facts.min_bytes), ("most", facts.max_bytes))
+    limits = [f"of at {end} {size} bytes" for end, size in ends if size]
     limits.append("in place" if written.program.in_place else "out of place")
-    rule = ", ".join([served(facts, _SELECTORS[profile]).rule, *limits])
+    rule = ", ".join([served(facts, written.selectors[0]).rule, *limits])
     return Loading(
         runtime=RUNTIMES[profile],
         environment=tuple(variables),

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator
 from fractions import Fraction
-from types import MappingProxyType
 
 from treadle.errors import FormatError
 from treadle.formats.msccl.block_assignment import (
@@ -144,30 +143,26 @@ class _GpuWriter:
         """Whether some rank needs memory besides input and output."""
         return any(self._pieces.stage_chunks) or any(len(place.scratch) for place in self._addresses)
 
-    def lines(self, rank: int, blocks: list[MscclBlock]) -> list[str]:
+    def lines(self, rank: int, blocks: list[MscclBlock]) -> Iterator[str]:
         """The rank's element."""
         pieces, limits, addresses = self._pieces, self._limits, self._addresses[rank]
         steps, awaited = form_steps(pieces, blocks)
         nodes = 1 + pieces.program.n_ranks + len(blocks) + sum(map(len, steps))
         check_limits(rank, (nodes, limits.nodes, "XML nodes"), (max(map(len, steps)), limits.steps, "steps"))
-        lines = [
+        yield (
             f'  <gpu id="{rank}" i_chunks="{addresses.input_chunks}" o_chunks="{addresses.output_chunks}" '
             f's_chunks="{len(addresses.scratch) + pieces.stage_chunks[rank]}">'
-        ]
+        )
         for number, (block, made) in enumerate(zip(blocks, steps, strict=True)):
-            lines.append(
-                f'    <tb id="{number}" send="{block.send}" recv="{block.receive}" chan="{block.channel}">'
-            )
+            yield f'    <tb id="{number}" send="{block.send}" recv="{block.receive}" chan="{block.channel}">'
             for s, step in enumerate(made):
                 action = 'type="nop" srcbuf="i" srcoff="-1" dstbuf="o" dstoff="-1" cnt="0"'
                 if step.piece >= 0:
                     action = self._action(step.piece)
-                lines.append(
-                    f'      <step s="{s}" {action} depid="{step.block}" deps="{step.step}" '
-                    f'hasdep="{int((number, s) in awaited)}"/>'
-                )
-            lines.append("    </tb>")
-        return [*lines, "  </gpu>"]
+                waits = f'depid="{step.block}" deps="{step.step}" hasdep="{int((number, s) in awaited)}"'
+                yield f'      <step s="{s}" {action} {waits}/>'
+            yield "    </tb>"
+        yield "  </gpu>"
 
     def _action(self, piece: int) -> str:
         """What a step does, whence and whereto; a sum's source is the term that lies here."""
@@ -191,13 +186,11 @@ class _GpuWriter:
         return f'type="{_STEP_TYPES[kind]}" {" ".join(ends)} cnt="{pieces.count[piece]}"'
 
 
-_SELECTORS: Mapping[Profile, tuple[Selector, ...]] = MappingProxyType(
-    {
-        Profile.AZURE: (Selector.AZURE, Selector.SCHEDULER),
-        Profile.LEGACY: (Selector.LEGACY,),
-        Profile.RCCL: (Selector.RCCL,),
-    }
-)
+_SELECTORS = {
+    Profile.AZURE: (Selector.AZURE, Selector.SCHEDULER),
+    Profile.LEGACY: (Selector.LEGACY,),
+    Profile.RCCL: (Selector.RCCL,),
+}
 """Who selects in each runtime; the first unless told otherwise."""
 
 

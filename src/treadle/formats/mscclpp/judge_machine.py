@@ -37,6 +37,11 @@ def _sum(values: list[Value]) -> Value:
     return total
 
 
+def is_by_port(operation: MscclppOperation) -> bool:
+    """Whether proxies carry an operation out."""
+    return bool(operation.channels) and all(kind == "port" for kind, _ in operation.channels)
+
+
 class Machine(PlanAtWork[BlockAtWork, News]):
     """All ranks' memories, channels and blocks."""
 
@@ -72,11 +77,8 @@ class Machine(PlanAtWork[BlockAtWork, News]):
             if turns > MAX_TURNS:
                 raise FormatError(f"MSCCL++ plan: more than {MAX_TURNS} turns of blocks: too large to verify")
             moving = self._work()
-        self.found += [
-            f"{block.now.where}: {block.now.name} waits for ever"
-            for block in self.blocks
-            if block.now is not None
-        ][:20]
+        left = [block.now for block in self.blocks if block.now is not None]
+        self.found += [f"{operation.where}: {operation.name} waits for ever" for operation in left[:20]]
         if not self.found:
             self._check_ends()
             self._check_results()
@@ -175,25 +177,20 @@ class Machine(PlanAtWork[BlockAtWork, News]):
         if any(place.size < 0 for place in (*operation.sources, *operation.targets)):
             self.found.append(f"{operation.where}: a slice lies past the end of the chunks")
             return
-        by_proxy = operation.name in ("put", "pws", "pwsf") and self._is_by_port(operation)
-        for group in self._transfers(operation):
-            sources, targets, channel = group
-            mover = block.number
+        by_proxy = operation.name in ("put", "pws", "pwsf") and is_by_port(operation)
+        for sources, targets, channel in self._transfers(operation):
             if by_proxy and channel is not None:
-                mover, count = self._proxy_move(block, channel)
+                mover = self._proxy_move(block, channel)
             else:
                 block.moves += 1
-                count = block.moves
-            self._transfer(block, operation, sources, targets, (mover, count))
+                mover = block.number, block.moves
+            self._transfer(block, operation, sources, targets, mover)
             if operation.name in ("pws", "pwsf") and channel is not None:
                 self._signal(block, (block.rank, *channel), relaxed=False)
         if operation.name == "pwsf":
             for channel in operation.channels:
                 number, moves, _ = self.proxies[block.rank, *channel]
                 merge(block.heard, {number: moves})
-
-    def _is_by_port(self, operation: MscclppOperation) -> bool:
-        return bool(operation.channels) and all(kind == "port" for kind, _ in operation.channels)
 
     def _proxy_move(
         self, block: BlockAtWork, channel: tuple[str, int], *, of_packets: bool = False
@@ -249,10 +246,8 @@ class Machine(PlanAtWork[BlockAtWork, News]):
             for cell in reads:
                 held = self._held(cell)
                 if held is None:
-                    self.found.append(
-                        f"{operation.where}: reads chunk {cell[2] // self._per_chunk(cell)} of gpu {cell[0]} "
-                        "undefined"
-                    )
+                    chunk = cell[2] // self._per_chunk(cell)
+                    self.found.append(f"{operation.where}: reads chunk {chunk} of gpu {cell[0]} undefined")
                     return
                 values.append(held)
             total = _sum(values)
@@ -298,10 +293,8 @@ class Machine(PlanAtWork[BlockAtWork, News]):
         else:
             self.read[cell].append(mover)
         if races:
-            self.found.append(
-                f"{operation.where}: races on chunk {cell[2] // self._per_chunk(cell)} of buffer {cell[1]} "
-                f"of gpu {cell[0]}"
-            )
+            where = f"chunk {cell[2] // self._per_chunk(cell)} of buffer {cell[1]} of gpu {cell[0]}"
+            self.found.append(f"{operation.where}: races on {where}")
 
     def _per_chunk(self, cell: Cell) -> int:
         return self.scale.slots if cell[1] == "s" and self.scale.slots else self.slices

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from treadle.formats.mscclpp.judge_blocks import BlockAtWork, ReadOrder
-from treadle.formats.mscclpp.judge_machine import Cell, Machine
+from treadle.formats.mscclpp.judge_machine import Cell, Machine, is_by_port
 from treadle.formats.mscclpp.judge_slices import Scale
 from treadle.formats.mscclpp.reader import PACKETS, BufferChunks, ExecutionPlan, MscclppOperation
 
@@ -85,7 +85,7 @@ class PacketMachine(Machine):
 
     def _move_packets(self, block: BlockAtWork, operation: MscclppOperation) -> bool:
         """Move packets; False if one that is read has not come."""
-        by_port = operation.name in ("ppkt", "rppkt") and self._is_by_port(operation)
+        by_port = operation.name in ("ppkt", "rppkt") and is_by_port(operation)
         ends = _ends(operation, by_port=by_port)
         if ends is None:
             self.found.append(f"{operation.where}: {operation.name} does not take these sources and targets")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from math import gcd, lcm
 
@@ -79,11 +79,12 @@ def _cut(operation: MscclppOperation, scale: Scale) -> MscclppOperation:
         first, size = part_of(place.size * scale.units, *operation.part)
         return replace(place, index=place.index * each + first, size=size)
 
-    return replace(
-        operation,
-        sources=tuple(map(finer, operation.sources)),
-        targets=tuple(map(finer, operation.targets)),
-    )
+    return _changed(operation, finer)
+
+
+def _changed(operation: MscclppOperation, place: Callable[[BufferChunks], BufferChunks]) -> MscclppOperation:
+    sources, targets = operation.sources, operation.targets
+    return replace(operation, sources=tuple(map(place, sources)), targets=tuple(map(place, targets)))
 
 
 def _slice(operation: MscclppOperation, start: int, step: int, slots: int) -> MscclppOperation:
@@ -94,11 +95,7 @@ def _slice(operation: MscclppOperation, start: int, step: int, slots: int) -> Ms
         offset = start % slots if slots and place.letter == "s" else start
         return replace(place, index=place.index + offset, size=size)
 
-    return replace(
-        operation,
-        sources=tuple(map(part, operation.sources)),
-        targets=tuple(map(part, operation.targets)),
-    )
+    return _changed(operation, part)
 
 
 FORMS = {

@@ -67,12 +67,8 @@ class _Play(PlanAtWork[_Worker, _News]):
     """All thread blocks at work."""
 
     def __init__(self, plan: ExecutionPlan, n_chunks: int, scale: Scale, source: str) -> None:
-        workers = [
-            _Worker(rank, unrolled(block, scale))
-            for rank, blocks in enumerate(plan.blocks)
-            for block in blocks
-        ]
-        super().__init__(plan, workers, {})
+        work = [(rank, block) for rank, blocks in enumerate(plan.blocks) for block in blocks]
+        super().__init__(plan, [_Worker(rank, unrolled(block, scale)) for rank, block in work], {})
         self.n_chunks, self.source = n_chunks, source
         self.operations: list[list[Operation]] = [[] for _ in plan.sizes]
         self.depth: list[list[int]] = [[] for _ in plan.sizes]
@@ -106,11 +102,8 @@ class _Play(PlanAtWork[_Worker, _News]):
         self.signals[self.ends[channel]].append(worker.content())
 
     def _merged(self, workers: list[_Worker]) -> _News:
-        news: _News = defaultdict(set)
-        for worker in workers:
-            for rank, places in worker.known.items():
-                news[rank] |= places
-        return news
+        ranks = {rank for worker in workers for rank in worker.known}
+        return {rank: set[int]().union(*(worker.known[rank] for worker in workers)) for rank in ranks}
 
     def _move(self, worker: _Worker, operation: MscclppOperation) -> None:
         places = [place for place in (*operation.sources, *operation.targets) if place.size]

@@ -6,7 +6,7 @@ Nothing here knows schedulers by name: what is tried follows from the options th
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import product
+from itertools import count, product
 from math import isqrt, prod
 
 from treadle.errors import TreadleError
@@ -66,12 +66,9 @@ def left_out(problem: Problem) -> list[str]:
     """Schedulers that would be tried on fewer ranks."""
     if problem.collective.n_ranks <= _MOST_VARIED:
         return []
-    refused = [one for one in fitting(problem, at_sizes=True) if FEW_RANKS in one.needs]
-    others = [one for one in fitting(problem, at_sizes=True) if _is_textbook(one)]
-    return sorted(
-        {one.name for one in refused if few_ranks(problem.topology, problem.collective) is not None}
-        | {one.name for one in others}
-    )
+    is_large = few_ranks(problem.topology, problem.collective) is not None
+    tried = fitting(problem, at_sizes=True)
+    return sorted({one.name for one in tried if _is_textbook(one) or (is_large and FEW_RANKS in one.needs)})
 
 
 def _is_textbook(one: Scheduler) -> bool:
@@ -153,10 +150,7 @@ def factorings(problem: Problem) -> list[tuple[int, ...]]:
 
 
 def _digits(n: int, radix: int) -> int:
-    count = 1
-    while radix**count < n:
-        count += 1
-    return count
+    return next(digits for digits in count(1) if radix**digits >= n)
 
 
 def _splits(n: int) -> list[tuple[int, ...]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf, log2
@@ -60,14 +61,9 @@ def choose_ranges(times: Times, most: int | None = None) -> tuple[ChosenRange, .
 def _least_worst(ratios: Times, most: int) -> float:
     """The least worst ratio of at most `most` ranges."""
     values = sorted({value for row in ratios for value in row if value < inf})
-    low, high = 0, len(values) - 1
-    while low < high:
-        middle = (low + high) // 2
-        if _ranges_needed(ratios, values[middle]) <= most:
-            high = middle
-        else:
-            low = middle + 1
-    return values[low]
+    return values[
+        bisect_left(values, 1, 0, len(values) - 1, key=lambda value: _ranges_needed(ratios, value) <= most)
+    ]
 
 
 def _ranges_needed(ratios: Times, limit: float) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 from hashlib import sha256
@@ -15,7 +15,7 @@ from treadle.context import context
 from treadle.errors import TreadleError
 from treadle.inputs.problem import Problem
 from treadle.schedules.schedule import Schedule
-from treadle.simulation.costs.cost_model import CostModel, LinkClass
+from treadle.simulation.costs.cost_model import CostModel
 from treadle.simulation.costs.link_classes import CLASSES, link_classes
 from treadle.simulation.costs.message_prices import protocol_options
 from treadle.simulation.schedule_tasks import schedule_graph
@@ -77,17 +77,16 @@ class RaceRules:
     @cached_property
     def least_alpha_s(self) -> float:
         """No message takes less, bytes aside."""
-        present = {CLASSES[number] for number in np.unique(link_classes(self.problem.topology)).tolist()}
-        return min(_least_alpha(one, present) for one in self.variants)
+        present = [CLASSES[number] for number in np.unique(link_classes(self.problem.topology)).tolist()]
+        return min(
+            one.alpha_ns / 1e9
+            if (costs := one.costs) is None
+            else min(costs.of(kind).alpha_ns + costs.of(kind).occupancy_ns for kind in present) / 1e9
+            for one in self.variants
+        )
 
 
-def _least_alpha(options: SimulationOptions, present: set[LinkClass]) -> float:
-    costs = options.costs
-    if costs is None:
-        return options.alpha_ns / 1e9
-    return min(costs.of(one).alpha_ns + costs.of(one).occupancy_ns for one in present) / 1e9
-
-
+@dataclass(eq=False, repr=False)
 class Racer:
     """A verified schedule, timed at sizes as they are asked for.
 
@@ -103,21 +102,15 @@ class Racer:
         Its title where it is what people have without Treadle; else "".
     """
 
-    def __init__(
-        self,
-        rules: RaceRules,
-        algorithm: str,
-        options: str,
-        schedule: Schedule,
-        report: Report,
-        *,
-        baseline: str = "",
-    ) -> None:
-        self.rules, self.algorithm, self.options = rules, algorithm, options
-        self.schedule, self.report, self.baseline = schedule, report, baseline
-        self.times: dict[int, TimedSize] = {}
-        self._beyond: dict[int, float] = {}
-        self.refusal = ""
+    rules: RaceRules
+    algorithm: str
+    options: str
+    schedule: Schedule
+    report: Report
+    baseline: str = ""
+    times: dict[int, TimedSize] = field(default_factory=dict, init=False)
+    _beyond: dict[int, float] = field(default_factory=dict, init=False)
+    refusal: str = field(default="", init=False)
 
     @property
     def title(self) -> str:
@@ -126,14 +119,7 @@ class Racer:
 
     def under(self, rules: RaceRules) -> Racer:
         """The same schedule under other rules, its tasks shared."""
-        other = Racer(
-            rules,
-            self.algorithm,
-            self.options,
-            self.schedule,
-            self.report,
-            baseline=self.baseline,
-        )
+        other = replace(self, rules=rules)
         other.__dict__["graph"] = self.graph
         return other
 
@@ -172,16 +158,11 @@ class Racer:
         """Seconds that it takes at least at a size, as far as is known; before it is lowered little is."""
         if self.refusal:
             return inf
-        least = max(self._rough(size_bytes), self._beyond.get(size_bytes, 0.0))
-        if "graph" in self.__dict__:
-            least = max(least, self.search.floor(size_bytes))
-        return least
-
-    def _rough(self, size_bytes: int) -> float:
+        least = self._beyond.get(size_bytes, 0.0)
         algbw, height = self.report.algbw, self.report.height_max
-        if algbw is None or height is None:  # steps need not wait for one another
-            return 0.0
-        return max(size_bytes / float(algbw), height * self.rules.least_alpha_s)
+        if algbw is not None and height is not None:  # else steps need not wait for one another
+            least = max(size_bytes / float(algbw), height * self.rules.least_alpha_s, least)
+        return max(least, self.search.floor(size_bytes)) if "graph" in self.__dict__ else least
 
     def time(self, size_bytes: int) -> TimedSize:
         """The time at a size: the best number of slices and protocol."""
@@ -199,7 +180,7 @@ class Racer:
             Seconds.
         """
         if size_bytes not in self.times:
-            near = [-one.slices if one.is_bundled else one.slices for one in self._neighbours(size_bytes)]
+            near = [-one.slices if one.is_bundled else one.slices for one in _around(self.times, size_bytes)]
             best = self.search.fastest(size_bytes, limit_s, near=near)
             if best is None:
                 self._beyond[size_bytes] = max(limit_s, self._beyond.get(size_bytes, 0.0))
@@ -210,11 +191,12 @@ class Racer:
         timed = self.times[size_bytes]
         return timed if timed.seconds < limit_s else None
 
-    def _neighbours(self, size_bytes: int) -> list[TimedSize]:
-        """Those of the nearest sizes below and above that are known."""
-        below = max((size for size in self.times if size < size_bytes), default=None)
-        above = min((size for size in self.times if size > size_bytes), default=None)
-        return [self.times[size] for size in (below, above) if size is not None]
+
+def _around(times: Mapping[int, TimedSize], size_bytes: int) -> list[TimedSize]:
+    """Those of the nearest sizes up to and from a size that are known."""
+    below = max((size for size in times if size <= size_bytes), default=None)
+    above = min((size for size in times if size >= size_bytes), default=None)
+    return [times[size] for size in (below, above) if size is not None]
 
 
 def _digest(graph: TaskGraph) -> bytes:
@@ -304,27 +286,19 @@ def _race_at(racers: Sequence[Racer], size: int) -> None:
     of_all, of_baselines = _Lead(), _Lead()
     for place, racer in sorted(enumerate(racers), key=lambda one: _guess(one[1], size)):
         bar = of_baselines.bar(place) if racer.baseline else of_all.bar(place)
-        if racer.floor(size) >= bar or not racer.is_able():
+        # once it is lowered, its links tell more than its trees
+        if racer.floor(size) >= bar or not racer.is_able() or racer.floor(size) >= bar:
             continue
-        if racer.floor(size) >= bar:  # its links tell more than its trees
-            continue
-        timed = racer.time_below(size, bar)
-        if timed is None:
-            continue
-        of_all.take(timed.seconds, place)
-        if racer.baseline:
-            of_baselines.take(timed.seconds, place)
+        if timed := racer.time_below(size, bar):
+            of_all.take(timed.seconds, place)
+            if racer.baseline:
+                of_baselines.take(timed.seconds, place)
 
 
 def _guess(racer: Racer, size: int) -> float:
     """About how long it takes, from the times at sizes around."""
-    known = racer.times
-    below = max((one for one in known if one <= size), default=None)
-    above = min((one for one in known if one >= size), default=None)
-    floor = racer.floor(size)
-    if below is None or above is None:
-        return floor
-    return max(floor, sqrt(known[below].seconds * known[above].seconds))
+    floor, known = racer.floor(size), _around(racer.times, size)
+    return max(floor, sqrt(known[0].seconds * known[1].seconds)) if len(known) == 2 else floor
 
 
 def winners(racers: Sequence[Racer], sizes: Sequence[int]) -> Mapping[int, Racer]:

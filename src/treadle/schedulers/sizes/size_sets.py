@@ -194,7 +194,9 @@ def verified_racers(rules: RaceRules, chosen: Sequence[Entrant], bound: Bound) -
             schedule = ask_switches(problem.topology, problem.collective, schedule)
         words = options_in_words(options)
         baseline = f"{scheduler.name} {words}".strip() if scheduler.is_baseline else ""
-        same = next((other for other in racers if _is_same(schedule, other.schedule)), None)
+        same = next(
+            (one for one in racers if (type(schedule), schedule) == (type(one.schedule), one.schedule)), None
+        )
         if same is not None:
             same.baseline = same.baseline or baseline
             continue
@@ -206,10 +208,6 @@ def verified_racers(rules: RaceRules, chosen: Sequence[Entrant], bound: Bound) -
         shown = refusals[0] if refusals else "no scheduler serves it"
         raise ScheduleError(f"{problem.topology.name}: no candidate at any size; {shown}")
     return racers, False
-
-
-def _is_same(one: Schedule, other: Schedule) -> bool:
-    return type(one) is type(other) and one == other
 
 
 def size_set(
@@ -275,11 +273,7 @@ def size_set(
 def _ranges(able: Sequence[Racer], sizes: Sequence[int], most: int | None) -> tuple[ChosenRange, ...]:
     """The best ranges; what is not known of a choice is found out before it stands."""
     while True:
-        times = [
-            [racer.times[size].seconds if size in racer.times else racer.floor(size) for size in sizes]
-            for racer in able
-        ]
-        ranges = choose_ranges(times, most)
+        ranges = choose_ranges([[_seconds(racer, size) for size in sizes] for racer in able], most)
         unknown = [
             (able[one.schedule], size)
             for one in ranges
@@ -290,6 +284,11 @@ def _ranges(able: Sequence[Racer], sizes: Sequence[int], most: int | None) -> tu
             return ranges
         for racer, size in unknown:
             racer.time(size)
+
+
+def _seconds(racer: Racer, size: int) -> float:
+    """What it takes at a size; where it was not timed, the least that it takes."""
+    return racer.times[size].seconds if size in racer.times else racer.floor(size)
 
 
 def _plan(
@@ -304,9 +303,10 @@ def _plan(
     for place, one in enumerate(ranges):
         racer, last = able[one.schedule], None
         if place + 1 < len(ranges):
-            ends = sizes[one.last], sizes[one.last + 1]
+            low, high = sizes[one.last], sizes[one.last + 1]
             following = able[ranges[place + 1].schedule]
-            last = crossing(*ends, _both(racer, ends), _both(following, ends)) - 1
+            before, after = ((_seconds(each, low), _seconds(each, high)) for each in (racer, following))
+            last = crossing(low, high, before, after) - 1
         cuts: list[Pipelining] = []
         for number, size in enumerate(sizes[one.first : one.last + 1]):
             timed = racer.times[size]
@@ -327,9 +327,3 @@ def _plan(
         None if bound is None else bound.witness,
         provenance,
     )
-
-
-def _both(racer: Racer, sizes: tuple[int, int]) -> tuple[float, float]:
-    """Seconds at two sizes; where one was not timed, the least that it takes."""
-    low, high = (racer.times[size].seconds if size in racer.times else racer.floor(size) for size in sizes)
-    return low, high
