@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import treadle.formats
 from treadle.brief import brief
@@ -40,6 +40,7 @@ GROUP = "treadle.formats"
 """Of entry points: the name is the format's, the value its record."""
 PROGRAM_OPTIONS = frozenset({"in_place", "channels", "instances", "name"})
 """Options that shape the program which most formats hold."""
+_R = TypeVar("_R")
 _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 
 
@@ -139,8 +140,7 @@ class Format:
 
     def written(self, request: TextRequest) -> Written:
         """The files, by the format's writer."""
-        made: Written = load_function(self.write)(request)
-        return made
+        return load_function(self.write)(request)
 
     def parsed(self, data: bytes, terms: Terms) -> Any:
         """One file, by the format's reader."""
@@ -148,25 +148,21 @@ class Format:
 
     def judged(self, files: Sequence[bytes], terms: Terms) -> Judgement:
         """The verdict on files, by the format's judge."""
-        found: Judgement = load_function(self.judge)(files, terms)
-        return found
+        return load_function(self.judge)(files, terms)
 
     def loading(self, request: TextRequest, written: Written, judgement: Judgement) -> Loading:
         """How the files are loaded."""
-        told: Loading = load_function(self.load)(request, written, judgement)
-        return told
+        return load_function(self.load)(request, written, judgement)
 
     def delivery(self, texts: TextSet) -> Delivery:
         """How a runtime loads a folder of texts and chooses from it."""
-        found: Delivery = load_function(self.deliver)(texts)
-        return found
+        return load_function(self.deliver)(texts)
 
     def judged_set(
         self, texts: Sequence[RangedText], files: Mapping[str, bytes], dialect: str | None
     ) -> tuple[str, ...]:
         """Calls for which the runtime would take another text than is meant."""
-        found: tuple[str, ...] = load_function(self.judge_set)(texts, files, dialect)
-        return found
+        return load_function(self.judge_set)(texts, files, dialect)
 
     def is_begun_by(self, head: str) -> bool:
         """Whether a text, or its first part, begins as the format's files do."""
@@ -199,13 +195,12 @@ def begins_as(pattern: str, text: str) -> bool:
     return re.match(pattern, text) is not None
 
 
-@cache
-def load_function(given: Callable[..., Any] | str) -> Callable[..., Any]:
+def load_function(given: Callable[..., _R] | str) -> Callable[..., _R]:
     """Return a function that may be given as ``"module:function"``."""
     if not isinstance(given, str):
         return given
     module, _, name = given.partition(":")
-    found: Callable[..., Any] = getattr(import_module(module), name)
+    found: Callable[..., _R] = getattr(import_module(module), name)
     return found
 
 

@@ -46,13 +46,11 @@ class ScheduleSource:
 
     def judged(self, files: Sequence[bytes], terms: Terms) -> Judgement:
         """The verdict on files: whether they do what their collective asks, on any fabric."""
-        found: Judgement = load_function(self.judge)(files, terms)
-        return found
+        return load_function(self.judge)(files, terms)
 
     def messages(self, data: bytes, terms: Terms) -> Traffic | NamedTrees | NamedRings:
         """What a file's ranks send each other."""
-        found: Traffic | NamedTrees | NamedRings = load_function(self.traffic)(data, terms)
-        return found
+        return load_function(self.traffic)(data, terms)
 
 
 def source_of(record: Format, traffic: str) -> ScheduleSource:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 import zipfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -151,17 +151,11 @@ def find_plans(index: PlanIndex, topology: Topology, collective: Collective) -> 
     A listing is only a claim: what counts is the fabric and the collective inside the loaded plan, and that
     the verifier finds every schedule and claim of it true on `topology`.
     """
-    digest = topology_hash(topology)
-    wanted = (digest, collective.kind, collective.ranks, collective.root)
-    plans: list[tuple[Path, Plan]] = []
-    problems: list[str] = []
-    for listing in index.listings:
-        if (listing.topology_sha256, listing.kind, listing.ranks, listing.root) != wanted:
-            continue
-        plan = _loaded(listing, topology, digest, problems)
-        if plan is not None and plan.collective == collective:  # also weights, demands and forwarders
-            plans.append((listing.path, plan))
-    return FoundPlans(tuple(plans), tuple(problems))
+    wanted = (collective.kind, collective.ranks, collective.root)
+    listings = [one for one in index.listings if (one.kind, one.ranks, one.root) == wanted]
+    plans, problems = _loaded(listings, topology)
+    # also weights, demands and forwarders
+    return FoundPlans(tuple(found for found in plans if found[1].collective == collective), problems)
 
 
 def find_group_plans(index: PlanIndex, topology: Topology, collective: Collective) -> FoundPlans:
@@ -181,38 +175,41 @@ def find_group_plans(index: PlanIndex, topology: Topology, collective: Collectiv
         The group's part of each, as `treadle.inputs.group_plans.plan_of_group` makes it; verified with all
         groups.
     """
+    posed, ranks = (collective.kind, collective.root), collective.ranks
+    listings = [
+        one for one in index.listings if (one.kind, one.root) == posed and ranks in (one.groups or ())
+    ]
+    loaded, problems = _loaded(listings, topology)
+    plans = []
+    for path, plan in loaded:
+        made = plan.collective
+        found = [tuple(made.ranks[rank] for rank in group) for group in made.groups or ()]
+        if (made.kind, made.root) == posed and ranks in found:
+            plans.append((path, plan_of_group(plan, found.index(ranks))))
+    return FoundPlans(tuple(plans), problems)
+
+
+def _loaded(
+    listings: Iterable[PlanListing], topology: Topology
+) -> tuple[list[tuple[Path, Plan]], tuple[str, ...]]:
+    """Plans of those listings that are for a fabric, verified there, and a line for each that fails."""
     digest = topology_hash(topology)
-    plans: list[tuple[Path, Plan]] = []
-    problems: list[str] = []
-    for listing in index.listings:
-        nodes = listing.groups or ()
-        posed = (listing.topology_sha256, listing.kind, listing.root)
-        if posed != (digest, collective.kind, collective.root) or collective.ranks not in nodes:
+    plans, problems = [], []
+    for path in (one.path for one in listings if one.topology_sha256 == digest):
+        try:
+            plan = load_plan(path)
+            if topology_hash(plan.topology) != digest:
+                continue
+            reports = check_plan(plan, topology).reports
+        except TreadleError as error:
+            problems.append(str(error))
             continue
-        plan = _loaded(listing, topology, digest, problems)
-        if plan is None or plan.collective.groups is None:
-            continue
-        found = [tuple(plan.collective.ranks[rank] for rank in group) for group in plan.collective.groups]
-        if (plan.collective.kind, plan.collective.root) == posed[1:] and collective.ranks in found:
-            plans.append((listing.path, plan_of_group(plan, found.index(collective.ranks))))
-    return FoundPlans(tuple(plans), tuple(problems))
-
-
-def _loaded(listing: PlanListing, topology: Topology, digest: str, problems: list[str]) -> Plan | None:
-    """The plan of a listing, verified on a fabric; None for another fabric, and with a new problem."""
-    try:
-        plan = load_plan(listing.path)
-        if topology_hash(plan.topology) != digest:
-            return None
-        reports = check_plan(plan, topology).reports
-    except TreadleError as error:
-        problems.append(str(error))
-        return None
-    wrong = [violation for report in reports for violation in report.violations]
-    if not wrong and all(report.is_ok for report in reports):
-        return plan
-    problems.append(f"{listing.path}: fails verification ({wrong[0] if wrong else 'no throughput'})")
-    return None
+        wrong = [violation for report in reports for violation in report.violations]
+        if wrong or not all(report.is_ok for report in reports):
+            problems.append(f"{path}: fails verification ({wrong[0] if wrong else 'no throughput'})")
+        else:
+            plans.append((path, plan))
+    return plans, tuple(problems)
 
 
 def has_gap(sizes: Sequence[tuple[int, int | None]]) -> bool:

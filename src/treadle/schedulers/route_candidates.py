@@ -113,16 +113,7 @@ def best_routes(
 
 def _searched(topology: Topology, collective: Collective, limits: RouteOptions) -> Result:
     """By local search; how far below the bound, and what of that the layers cost."""
-    found = searched_routes(
-        topology,
-        collective,
-        chunks=limits.chunks,
-        max_layers=limits.max_layers,
-        layer_changes=limits.layer_changes,
-        max_routes=limits.max_routes,
-        max_hops=limits.max_hops,
-        seed=limits.seed,
-    )
+    found = _search(topology, collective, limits, seed=limits.seed)
     core.release_memory()
     bound = bound_of_alltoall(rate_beside_routes(topology, collective, found.schedule))
     below = [
@@ -136,6 +127,21 @@ def _searched(topology: Topology, collective: Collective, limits: RouteOptions) 
         *_other_layers(found),
     )
     return Result(found.schedule, bound, notes=notes, is_late=found.is_late)
+
+
+def _search(
+    topology: Topology, collective: Collective, limits: RouteOptions, *, seed: int = 0
+) -> SearchedRoutes:
+    return searched_routes(
+        topology,
+        collective,
+        chunks=limits.chunks,
+        max_layers=limits.max_layers,
+        layer_changes=limits.layer_changes,
+        max_routes=limits.max_routes,
+        max_hops=limits.max_hops,
+        seed=seed,
+    )
 
 
 def _other_layers(found: SearchedRoutes) -> tuple[str, ...]:
@@ -152,9 +158,7 @@ def _in_few_layers(
     topology: Topology, collective: Collective, best: RoutingResult, limits: RouteOptions
 ) -> Result | None:
     """Searched routes, if they have at most as many layers as adapters and lose little of the best rate."""
-    found = searched_routes(
-        topology, collective, chunks=limits.chunks, max_routes=limits.max_routes, seed=limits.seed
-    )
+    found = _search(topology, collective, limits, seed=limits.seed)
     rate = route_algbw(topology, collective, found.schedule) / collective.pair_demands.buffer_units
     loss = max(0.0, 1 - float(rate) / best.rate)
     if found.schedule.n_layers > _ADAPTER_LAYERS or loss > LAYER_LOSS:
@@ -227,15 +231,7 @@ def quick_routes(problem: Problem, options: RouteOptions) -> Result:
     """
     start = process_time()
     topology, collective = problem.topology, problem.collective
-    found = searched_routes(
-        topology,
-        collective,
-        chunks=options.chunks,
-        max_layers=options.max_layers,
-        layer_changes=options.layer_changes,
-        max_routes=options.max_routes,
-        max_hops=options.max_hops,
-    )
+    found = _search(topology, collective, options)
     schedule = _in_rounds(topology, found.schedule, options)
     context().count("schedule", process_time() - start)
     with context().stage("bound"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
+from typing import Any
 
 from treadle._version import __version__
 from treadle.context import TimeLimitError, context, under
@@ -216,35 +217,22 @@ def judged(
 def _report(problem: Problem, found: Result, request: RouteOptions) -> Report:
     """What the verifier says of a schedule, its bound and, of routes, the limits asked for."""
     topology, collective, schedule = problem.topology, problem.collective, found.schedule
-    optimal = None if found.bound is None else found.bound.algbw
-    witness = None if found.bound is None else found.bound.witness
+    claims: dict[str, Any] = {
+        "claimed_optimal_algbw": None if found.bound is None else found.bound.algbw,
+        "witness": None if found.bound is None else found.bound.witness,
+    }
+    limits: dict[str, Any] = {"max_routes": request.max_routes, "max_layers": request.max_layers}
     if isinstance(schedule, RouteSchedule):
         from treadle.verification.routes.route_check import verify_routes
 
-        return verify_routes(
-            topology,
-            collective,
-            schedule,
-            claimed_optimal_algbw=optimal,
-            witness=witness,
-            max_routes=request.max_routes,
-            max_layers=request.max_layers,
-            max_hops=request.max_hops,
-        )
+        return verify_routes(topology, collective, schedule, max_hops=request.max_hops, **limits, **claims)
     if isinstance(schedule, TimedRoutes):
         from treadle.verification.routes.round_check import verify_timed_routes
 
         return verify_timed_routes(
-            topology,
-            collective,
-            schedule,
-            claimed_optimal_algbw=optimal,
-            witness=witness,
-            max_flows=request.max_flows,
-            max_routes=request.max_routes,
-            max_layers=request.max_layers,
+            topology, collective, schedule, max_flows=request.max_flows, **limits, **claims
         )
-    return verify_schedule(topology, collective, schedule, claimed_optimal_algbw=optimal, witness=witness)
+    return verify_schedule(topology, collective, schedule, **claims)
 
 
 def _provenance(found: Result) -> dict[str, str | int | float]:

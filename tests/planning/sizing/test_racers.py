@@ -16,6 +16,7 @@ from treadle.schedulers.sizes.race import (
     Racer,
     RaceRules,
     TimedSize,
+    _around,
     _by_halves,
     _guess,
     _Lead,
@@ -192,12 +193,11 @@ def test_titles_have_options_where_there_are_any() -> None:
 
 
 def test_the_nearest_sizes_that_are_known() -> None:
-    found = racer(None, None)
-    found.times = {size: TimedSize(float(size), size, "", False) for size in (1, 2, 8, 9)}
-    assert [one.slices for one in found._neighbours(4)] == [2, 8]
-    assert [one.slices for one in found._neighbours(1)] == [2]
-    assert [one.slices for one in found._neighbours(9)] == [8]
-    assert [one.slices for one in found._neighbours(2)] == [1, 8]
+    times = {size: TimedSize(float(size), size, "", False) for size in (1, 2, 8, 9)}
+    assert [one.slices for one in _around(times, 4)] == [2, 8]
+    assert [one.slices for one in _around(times, 0)] == [1]
+    assert [one.slices for one in _around(times, 10)] == [9]
+    assert [one.slices for one in _around(times, 2)] == [2, 2]
 
 
 def test_times_and_limits_are_remembered() -> None:

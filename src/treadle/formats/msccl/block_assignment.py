@@ -312,13 +312,8 @@ def _awaited_first(pieces: Pieces, blocks: list[MscclBlock], rank: int, limits: 
     return [blocks[number] for number in order]
 
 
-@dataclass(frozen=True)
-class AssignedStep:
-    """A step; piece -1 is a nop, block -1 no wait."""
-
-    piece: int
-    block: int
-    step: int
+AssignedStep = tuple[int, int, int]
+"""A step: its piece, -1 for a nop, and the block and step that it waits for, -1 for none."""
 
 
 def form_steps(
@@ -347,7 +342,6 @@ def form_steps(
         for piece, last in rows:
             waits = sorted((other, place[wait]) for other, wait in last.items()) or [(-1, -1)]
             awaited.update(waits)
-            made.extend(AssignedStep(-1, *wait) for wait in waits[:-1])
-            made.append(AssignedStep(piece, *waits[-1]))
+            made += [*((-1, *wait) for wait in waits[:-1]), (piece, *waits[-1])]
         steps.append(made)
     return steps, awaited

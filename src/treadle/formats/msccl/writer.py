@@ -155,11 +155,11 @@ class _GpuWriter:
         )
         for number, (block, made) in enumerate(zip(blocks, steps, strict=True)):
             yield f'    <tb id="{number}" send="{block.send}" recv="{block.receive}" chan="{block.channel}">'
-            for s, step in enumerate(made):
+            for s, (piece, other, step) in enumerate(made):
                 action = 'type="nop" srcbuf="i" srcoff="-1" dstbuf="o" dstoff="-1" cnt="0"'
-                if step.piece >= 0:
-                    action = self._action(step.piece)
-                waits = f'depid="{step.block}" deps="{step.step}" hasdep="{int((number, s) in awaited)}"'
+                if piece >= 0:
+                    action = self._action(piece)
+                waits = f'depid="{other}" deps="{step}" hasdep="{int((number, s) in awaited)}"'
                 yield f'      <step s="{s}" {action} {waits}/>'
             yield "    </tb>"
         yield "  </gpu>"
@@ -230,8 +230,8 @@ def write(request: TextRequest) -> Written:
         selectors=selectors,
         dialect=request.profile.value,
         cautions=cautions,
-        instances=made.rate.instances,
-        carried_algbw=made.rate.carried_algbw,
+        instances=made.instances,
+        carried_algbw=made.carried_algbw,
     )
 
 

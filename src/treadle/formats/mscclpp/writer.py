@@ -290,8 +290,8 @@ def write(request: TextRequest) -> Written:
         name=name,
         asked=asked,
         cautions=cautions,
-        instances=made.rate.instances,
-        carried_algbw=made.rate.carried_algbw,
+        instances=made.instances,
+        carried_algbw=made.carried_algbw,
     )
 
 

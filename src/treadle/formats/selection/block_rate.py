@@ -28,11 +28,13 @@ _LEFT_BYTES = 2**13
 
 
 @dataclass(frozen=True)
-class BlockRate:
-    """Load of the busiest thread block of a runtime file.
+class SpreadFile:
+    """A runtime file, the program in it, and the load of its busiest thread block.
 
     Parameters
     ----------
+    grid : Grid
+    text : str
     instances : int
         Copies of the schedule side by side in the file.
     share : Fraction
@@ -41,18 +43,11 @@ class BlockRate:
         Algbw (bytes/s) at which the busiest block moves `BLOCK_BYTES_PER_S`; None where the plan's is less.
     """
 
-    instances: int
-    share: Fraction
-    carried_algbw: Fraction | None = None
-
-
-@dataclass(frozen=True)
-class SpreadFile:
-    """A runtime file, the program in it, and the load of its thread blocks."""
-
     grid: Grid
     text: str
-    rate: BlockRate
+    instances: int
+    share: Fraction
+    carried_algbw: Fraction | None
 
 
 def spread_over_blocks(
@@ -93,17 +88,17 @@ def spread_over_blocks(
         """The plan's algbw, or what is left of it where ranks do what the plan leaves to switches."""
         return request.rate_without_switches(program, asked(text)) or request.plan.algbw
 
-    def rate_of(text: str, program: Program, instances: int) -> BlockRate:
-        share, wanted = shares(text), wanted_of(text, program)
+    def spread(grid: Grid, text: str, instances: int) -> SpreadFile:
+        share, wanted = shares(text), wanted_of(text, grid.program)
         is_small = request.protocol == "LL" or 0 < request.max_bytes * share <= _LATENCY_BYTES
         is_short = share * wanted > BLOCK_BYTES_PER_S and not is_small
-        return BlockRate(instances, share, BLOCK_BYTES_PER_S / share if is_short else None)
+        return SpreadFile(grid, text, instances, share, BLOCK_BYTES_PER_S / share if is_short else None)
 
-    best = SpreadFile(grid, text, rate_of(text, grid.program, request.options.instances or 1))
+    best = spread(grid, text, request.options.instances or 1)
     if request.options.instances is not None or request.options.chunks != AUTO_CHUNKS:
         return best
-    wanted = request.plan.algbw if best.rate.carried_algbw is not None else 0
-    needed = ceil(best.rate.share * wanted / BLOCK_BYTES_PER_S)
+    wanted = request.plan.algbw if best.carried_algbw is not None else 0
+    needed = ceil(best.share * wanted / BLOCK_BYTES_PER_S)
     instances = 1 << (max(needed, least) - 1).bit_length()
     whole, least_served = wanted_of(text, grid.program), count_served(grid.program)
 
@@ -121,7 +116,7 @@ def spread_over_blocks(
         except ScheduleError:  # beyond the runtime's tables
             return None
         more = replace(grid, program=program, plan_chunks=grid.plan_chunks * instances)
-        return SpreadFile(more, text, rate_of(text, program, instances))
+        return spread(more, text, instances)
 
     is_fitting = False
     while 1 < instances <= MOST_INSTANCES:
@@ -132,9 +127,9 @@ def spread_over_blocks(
             instances //= 2
             continue
         is_fitting = True
-        if made.rate.share < best.rate.share:
+        if made.share < best.share:
             best = made
-        if made.rate.carried_algbw is None or instances < needed:
+        if made.carried_algbw is None or instances < needed:
             break
         instances *= 2
     return best
