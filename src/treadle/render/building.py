@@ -10,7 +10,7 @@ from treadle.finder.building.cabling_check import plug_text
 from treadle.inputs.problem import exact_text
 from treadle.render.problems import seconds_row
 from treadle.render.quantities import AS_THEY_COME, Rates, counted
-from treadle.render.rows import Row, Table, facts, row
+from treadle.render.rows import Row, Table, facts, fields_of, framed, row
 
 if TYPE_CHECKING:
     from treadle.finder.building.built_fabric import BuiltFabric
@@ -109,9 +109,7 @@ def cabling_check_rows(report: CablingReport) -> Rows:
             ]
             for number, step in enumerate(report.steps, start=1)
         ]
-        yield row(None, "")
-        yield Table(("", "fault", "do", "plug at", "to", "other end stays"), cells, 6)
-        yield row(None, "")
+        yield from framed(Table(("", "fault", "do", "plug at", "to", "other end stays"), cells, 6))
     yield row(
         "to do",
         f"{counted(report.n_moves, 'plug')} to move, {counted(report.n_missing, 'cable')} to lay, "
@@ -182,7 +180,6 @@ def resilience_rows(result: ResilienceResult, rates: Rates = AS_THEY_COME) -> Ro
     ]
     text = ", ".join(f"{name} {rates(rate)}" for name, rate in result.whole.items())
     yield row("optimum", f"{text} busbw without failures", key=True, optima=optima)
-    yield row(None, "")
     cells = [
         [
             one.collective,
@@ -194,8 +191,7 @@ def resilience_rows(result: ResilienceResult, rates: Rates = AS_THEY_COME) -> Ro
         ]
         for one in result.levels
     ]
-    yield Table(("collective", "failed", "samples", "mean", "worst", "worst sample"), cells, 2)
-    yield row(None, "")
+    yield from framed(Table(("collective", "failed", "samples", "mean", "worst", "worst sample"), cells, 2))
     yield row("mean, worst", "optimal busbw of what is left, as a share of that without failures")
     harmed = [one for one in result.levels if one.harms]
     for one in harmed:
@@ -206,9 +202,7 @@ def resilience_rows(result: ResilienceResult, rates: Rates = AS_THEY_COME) -> Ro
     yield facts(
         levels=[
             {
-                "collective": one.collective,
-                "cables": one.cables,
-                "nodes": one.nodes,
+                **fields_of(one, "collective", "cables", "nodes"),
                 "mean_share": one.mean,
                 "worst_share": one.worst,
                 "worst_fabric": one.worst_fabric,
@@ -235,15 +229,12 @@ def rival_rows(found: Rivalry, notation: str) -> Rows:
         times = [str(one.steps), f"{float(one.t_b):.3f}", f"{bound}{one.alltoall:.3f}"]
         reached.append([name, *times, f"{allreduce:.2f}", f"{bound}{exchange:.2f}"])
     per_node = f"{found.prices.currency} per node"
-    yield row(None, "")
-    yield Table(("reference topology", "nodes", "ports", "cables", "switches", per_node), cost)
-    yield row(None, "")
+    yield from framed(Table(("reference topology", "nodes", "ports", "cables", "switches", per_node), cost))
     yield Table(("", "steps", "T_B", "all-to-all", "allreduce*", "all-to-all*"), reached)
     yield row(None, "")
     yield row("ports, cables", "per node")
-    yield row(
-        "T_B", "bandwidth time in M/B; all-to-all in B, B of all ports of a node; <= from distances only"
-    )
+    meaning = "bandwidth time in M/B; all-to-all in B, B of all ports of a node; <= from distances only"
+    yield row("T_B", meaning)
     yield row("*", "throughput at equal price, relative to the first row")
     yield row(
         "prices",

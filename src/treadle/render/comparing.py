@@ -7,21 +7,19 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from string import ascii_lowercase
 from typing import TYPE_CHECKING
 
-from treadle.inputs.problem import busbw_values, exact_text
+from treadle.inputs.problem import exact_text
 from treadle.render.problems import (
     SHOWN_VIOLATIONS,
     below,
+    both_values,
     bound_rows,
-    bound_values,
-    group_rows,
-    mesh_rows,
     problem_rows,
     throughput,
     verification_values,
     verified_row,
 )
 from treadle.render.quantities import AS_THEY_COME, Rates, busbw, counted
-from treadle.render.rows import Row, Table, facts, rate_values, row
+from treadle.render.rows import Row, Table, facts, fields_of, given, row
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.simulation.size_bounds.problem_bounds import size_bound_values
 from treadle.synthesis.scheduler_options import flag_of
@@ -50,13 +48,8 @@ def compare_rows(
 ) -> Iterator[Row | Table]:
     """Problem, optimum, the table, and what its columns and names mean."""
     topology, collective, bound, model = result.topology, result.collective, result.bound, result.cost_model
-    yield from problem_rows(topology, collective)
-    yield from mesh_rows(mesh, axes)
-    if result.shared is not None:
-        yield facts(bound_values(bound, topology, collective))
-        yield from group_rows(topology, collective, result.shared, rates, bound.model)
-    else:
-        yield from bound_rows(topology, collective, bound, rates)
+    yield from problem_rows(topology, collective, mesh, axes)
+    yield from bound_rows(topology, collective, bound, rates, result.shared)
     if result.sizes and model is not None:
         yield row("cost model", model.name, cost_model=model.name, cost_model_source=model.source)
     yield row(None, "")
@@ -168,11 +161,7 @@ def _legend(
     if sizes:
         yield row("% bound", "lower bound on the time at this size over the simulated time")
     if (found := result.in_network) is not None:
-        best = {**rate_values("optimal_algbw", found.bound.algbw)}
-        best |= {
-            **busbw_values("optimal_busbw", found.bound.algbw, result.collective),
-            "model": found.bound.model,
-        }
+        best = both_values(found.bound.algbw, result.collective, "optimal_") | {"model": found.bound.model}
         assert found.row.algbw is not None
         yield row(
             "nvls",
@@ -222,16 +211,10 @@ def _time_tables(result: Comparison, shown: Sequence[tuple[str, ComparisonRow]])
     bounds = [one.bound for one in next(iter(found.values()))]
     for first in range(0, len(result.sizes), _ABREAST):
         at = range(first, min(first + _ABREAST, len(result.sizes)))
-        cells = [
-            [
-                name,
-                *(
-                    f"{float(own[k].time) * 1e6:.4g}{'*' if float(own[k].time) <= least[k] else ''}"
-                    for k in at
-                ),
-            ]
-            for name, own in found.items()
-        ]
+        cells = []
+        for name, own in found.items():
+            times = [(float(own[k].time), least[k]) for k in at]
+            cells.append([name, *(f"{time * 1e6:.4g}{'*' * (time <= best)}" for time, best in times)])
         last = ["" if (limit := bounds[k]) is None else f"{float(limit.time) * 1e6:.4g}" for k in at]
         cells += [["lower bound", *last]] if any(last) else []
         yield Table(["us", *(format_size(result.sizes[k]) for k in at)], cells, 1)
@@ -250,8 +233,7 @@ def _values(bound: Bound, collective: Collective, one: ComparisonRow) -> dict[st
         return {**found, "refusal": one.refusal}
     if one.algbw is not None:
         found |= {
-            **rate_values("algbw", one.algbw),
-            **busbw_values("busbw", one.algbw, collective),
+            **both_values(one.algbw, collective),
             "gap": float(1 - one.algbw / bound.algbw),
             "optimal": one.report.is_optimal or (False if bound.is_tight else None),
         }
@@ -270,9 +252,8 @@ def _measured_values(found: RowMeasures) -> dict[str, object]:
             "time_s": float(one.time),
             "slices": one.slices,
             **({"protocol": one.protocol} if one.protocol else {}),
-            "algbw_bytes_per_s": one.algbw_bytes_per_s,
-            "busbw_bytes_per_s": one.busbw_bytes_per_s,
-            **({} if one.efficiency is None else {"efficiency": one.efficiency}),
+            **fields_of(one, "algbw_bytes_per_s", "busbw_bytes_per_s"),
+            **given(efficiency=one.efficiency),
             **size_bound_values(one.bound),
             "busiest_link": one.busiest,
             "utilisation": one.utilisation,

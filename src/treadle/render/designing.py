@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from treadle.inputs.problem import exact_text
 from treadle.render.quantities import AS_THEY_COME, Rates, counted
-from treadle.render.rows import Row, Table, facts, rate_values, row
+from treadle.render.rows import Row, Table, facts, framed, given, rate_values, row
 from treadle.schedules.collective import CollectiveKind, busbw_factor
 from treadle.topologies import (
     has_uniform_links,
@@ -59,25 +59,20 @@ def design_rows(result: DesignResult, chosen: DesignRow, rates: Rates, *, with_r
         size_bytes=result.shown_bytes,
     )
     yield from _search_rows(result)
-    yield row(None, "")
     # for calls over all nodes the time itself is as good as the bounds in the last line
     has_bounds = any(call.group_size for call in result.workload.calls)
     has_workload = has_bounds or any(one.seconds != one.allreduce_s for one in result.rows)
     headings = ["", "\ntopology", "\nsteps", "\nT_B", "\ndiameter", "mean\nhops"]
-    headings += [
-        f"allreduce\n{size}",
-        f"all-to-all\n{size}",
-        *["\nworkload"] * has_workload,
-        *["\nbound"] * has_bounds,
-    ]
+    headings += [f"allreduce\n{size}", f"all-to-all\n{size}"]
+    headings += ["\nworkload"] * has_workload + ["\nbound"] * has_bounds
     cells = []
     for number, one in enumerate(result.rows, start=1):
         best = " best" if one is result.best else ""
-        name = (
-            one.option.label
-            if len(one.option.label) <= _LONGEST_NAME
-            else f"{one.option.label[: _LONGEST_NAME - 3]}..."
-        )
+        name = one.option.label
+        name = name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 3]}..."
+        exchange = _microseconds(one.alltoall_s)
+        if one.alltoall_s is None:
+            exchange = _microseconds(one.alltoall_bound_s, ">=")
         is_whole = one.option.parts == 1
         cells.append(
             [
@@ -88,9 +83,7 @@ def design_rows(result: DesignResult, chosen: DesignRow, rates: Rates, *, with_r
                 "-" if one.option.diameter is None else str(one.option.diameter),
                 "-" if one.option.mean_distance is None else f"{float(one.option.mean_distance):.3f}",
                 _microseconds(one.allreduce_s),
-                _microseconds(one.alltoall_s)
-                if one.alltoall_s is not None
-                else _microseconds(one.alltoall_bound_s, ">="),
+                exchange,
                 *[_microseconds(one.seconds)] * has_workload,
                 *[_microseconds(one.least_s)] * has_bounds,
             ]
@@ -109,19 +102,12 @@ def design_rows(result: DesignResult, chosen: DesignRow, rates: Rates, *, with_r
         ]
     )
     least = [*["\nbound"] * has_bounds, "mean\nhops", "\ndiameter", f"all-to-all\n{size}", "\nT_B"]
-    yield Table(headings, cells, 2, least)
-    yield row(None, "")
-    yield row(
-        "steps, T_B",
-        "steps and bandwidth time (in M/B) of the schedule; mean of allgather and reduce-scatter",
-    )
+    yield from framed(Table(headings, cells, 2, least))
+    times = "steps and bandwidth time (in M/B) of the schedule; mean of allgather and reduce-scatter"
+    yield row("steps, T_B", times)
+    flows = "of a flow within 0.1% of the optimum; >= is a bound from distances only"
     is_flow = any(one.option.flow for one in result.rows)
-    yield row(
-        "all-to-all",
-        "of a flow within 0.1% of the optimum; >= is a bound from distances only"
-        if is_flow
-        else "bounds from distances",
-    )
+    yield row("all-to-all", flows if is_flow else "bounds from distances")
     if has_bounds:
         yield row("bound", "lower bound on the time of the workload on that topology")
     for number, one in enumerate(result.rows, start=1):
@@ -206,28 +192,25 @@ def _reconfiguration_rows(result: DesignResult, *, is_shown: bool) -> Iterator[R
 
 def _design_values(one: DesignRow) -> dict[str, object]:
     option = one.option
-    return dict(
-        row(
-            None,
-            topology=option.expression,
-            notation=option.notation,
-            steps=option.candidate.steps,
-            t_b_exact=exact_text(option.candidate.gather.t_b),
-            t_b_reduce_scatter_exact=exact_text(option.candidate.reduce.t_b),
-            allreduce_s=one.allreduce_s,
-            diameter=option.diameter,
-            mean_distance=None if option.mean_distance is None else float(option.mean_distance),
-            alltoall_pair_rate_bound=None if option.pair_rate is None else float(option.pair_rate),
-            alltoall_bound_s=one.alltoall_bound_s,
-            alltoall_pair_rate=None if option.flow is None else option.flow.rate,
-            alltoall_gap=None if option.flow is None else option.flow.gap,
-            alltoall_s=one.alltoall_s,
-            workload_s=one.seconds,
-            workload_bound_s=one.least_s,
-            workload_own_order_s=one.own_order_s,
-            node_of_rank=None if one.placement is None else list(one.placement),
-            separate_parts=option.parts if option.parts > 1 else None,
-        ).facts
+    return given(
+        topology=option.expression,
+        notation=option.notation,
+        steps=option.candidate.steps,
+        t_b_exact=exact_text(option.candidate.gather.t_b),
+        t_b_reduce_scatter_exact=exact_text(option.candidate.reduce.t_b),
+        allreduce_s=one.allreduce_s,
+        diameter=option.diameter,
+        mean_distance=None if option.mean_distance is None else float(option.mean_distance),
+        alltoall_pair_rate_bound=None if option.pair_rate is None else float(option.pair_rate),
+        alltoall_bound_s=one.alltoall_bound_s,
+        alltoall_pair_rate=None if option.flow is None else option.flow.rate,
+        alltoall_gap=None if option.flow is None else option.flow.gap,
+        alltoall_s=one.alltoall_s,
+        workload_s=one.seconds,
+        workload_bound_s=one.least_s,
+        workload_own_order_s=one.own_order_s,
+        node_of_rank=None if one.placement is None else list(one.placement),
+        separate_parts=option.parts if option.parts > 1 else None,
     )
 
 
@@ -246,16 +229,11 @@ def topology_rows(fabric: Topology, found: FabricFacts, rates: Rates = AS_THEY_C
         nodes=fabric.n_nodes,
     )
     links = Counter(int(bandwidth) for bandwidth in fabric.bandwidths)
-    kinds = ", ".join(
-        f"{count} of {rates.link(rate)}" for rate, count in sorted(links.items())[:_SHOWN_RATES]
-    )
+    shown = sorted(links.items())[:_SHOWN_RATES]
+    kinds = ", ".join(f"{count} of {rates.link(rate)}" for rate, count in shown)
     more = ", ..." if len(links) > _SHOWN_RATES else ""
     yield row("links", f"{fabric.n_links} directed: {kinds}{more}", links=fabric.n_links)
-    symmetric, unbalanced, cut_off = (
-        is_symmetric(fabric),
-        non_eulerian_nodes(fabric),
-        unreachable_pair(fabric),
-    )
+    symmetric, unbalanced = is_symmetric(fabric), non_eulerian_nodes(fabric)
     yield row("symmetric", _verdict(symmetric), symmetric=symmetric)
     text = "yes"
     if unbalanced.size:
@@ -266,6 +244,7 @@ def topology_rows(fabric: Topology, found: FabricFacts, rates: Rates = AS_THEY_C
         text = f"no: {name} receives {rates.link(ingress)} and sends {rates.link(egress)}{others}"
     yield row("Eulerian", text, eulerian=not unbalanced.size)
     names = fabric.node_names
+    cut_off = unreachable_pair(fabric)
     reach = "yes" if cut_off is None else f"no: {names[cut_off[0]]} does not reach {names[cut_off[1]]}"
     yield row("connected", reach, connected=cut_off is None)
     yield row("in-network", "\n".join(_capable(fabric)) or None)
@@ -296,10 +275,8 @@ def _fact_rows(fabric: Topology, found: FabricFacts, rates: Rates) -> Iterator[R
         degrees = {"degree": least} if least == most else {"degree_min": least, "degree_max": most}
         values = {"regular": least == most, "bidirectional": found.is_bidirectional, **degrees}
         yield Row("degree", f"{spread}{f'; {ways}' if most else ''}", values)
-    is_shown = found.n_ranks > 1
-    yield from (
-        one if is_shown else Row(None, None, one.facts) for one in _distance_rows(fabric, found, rates)
-    )
+    for one in _distance_rows(fabric, found, rates):
+        yield one if found.n_ranks > 1 else facts(one.facts)
     for omission in found.omissions:
         yield row("not known", omission)
     yield facts(omitted=list(found.omissions))
@@ -376,10 +353,8 @@ def _moore(found: FabricFacts) -> str:
 def _broadcast_text(name: str, value: BfbValue, rates: Rates) -> str:
     """Steps and bandwidth of breadth-first broadcast."""
     if value.node_bandwidth is None:
-        algbw = 1 / value.seconds_per_byte
-        cost = (
-            f"{rates(algbw)} algbw, {rates(algbw * busbw_factor(CollectiveKind(name), value.n_ranks))} busbw"
-        )
+        algbw, factor = 1 / value.seconds_per_byte, busbw_factor(CollectiveKind(name), value.n_ranks)
+        cost = f"{rates(algbw)} algbw, {rates(algbw * factor)} busbw"
     else:
         best = Fraction(value.n_ranks - 1, value.n_ranks)
         optimal = "bandwidth-optimal" if value.is_bw_optimal else f"at least {best}"
@@ -391,11 +366,9 @@ def _broadcast_values(value: BfbValue | None) -> dict[str, object] | None:
     if value is None:
         return None
     found = {"steps": value.diameter, **rate_values("algbw", 1 / value.seconds_per_byte)}
-    known = value.node_bandwidth is not None
-    return {
-        **found,
-        **({"t_b_exact": exact_text(value.t_b), "bw_optimal": value.is_bw_optimal} if known else {}),
-    }
+    if value.node_bandwidth is not None:
+        found |= {"t_b_exact": exact_text(value.t_b), "bw_optimal": value.is_bw_optimal}
+    return found
 
 
 def _pair_rate_text(
@@ -438,6 +411,5 @@ def import_rows(path: str, found: Imported, fabric: Topology, output: object = N
         links=fabric.n_links,
         hash=topology_hash(fabric),
     )
-    yield row(
-        "written", None if output is None else str(output), output=None if output is None else str(output)
-    )
+    if output is not None:
+        yield row("written", str(output), output=str(output))

@@ -18,7 +18,7 @@ from treadle.render.problems import (
     witness_values,
 )
 from treadle.render.quantities import AS_THEY_COME, Rates, counted
-from treadle.render.rows import Row, facts, rate_values, row
+from treadle.render.rows import Row, facts, fields_of, rate_values, row
 from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.alltoall.timed_routes import TimedRoutes, routes_in
 from treadle.schedules.factored import FactoredSchedule
@@ -118,9 +118,8 @@ def verify_jobs_rows(
     if found.is_max_min:
         yield row("optimal", "yes: links carry all jobs at these rates, and no rates are fairer")
     elif found.proved is not None:
-        yield row(
-            "optimal", f"no: {format_share(found.loss)} below the max-min rates, which the levels prove"
-        )
+        loss = format_share(found.loss)
+        yield row("optimal", f"no: {loss} below the max-min rates, which the levels prove")
     if found.proved is not None:
         yield facts(optimal=found.is_max_min, gap=float(found.loss))
     yield facts(plan=str(folder))
@@ -231,10 +230,8 @@ def _loading_rows(loading: Loading, start: str = "") -> Iterator[Row]:
     lines = (*loading.prepare, *(f"{name}={value}" for name, value in loading.environment), *loading.code)
     lines = (start, *loading.code) if start else lines
     yield row("not supported", loading.fallback)
-    yield row(
-        "how to load",
-        "\n".join([f"{loading.runtime}{':' if lines else ''}", *(f"    {one}" for one in lines)]),
-    )
+    first = f"{loading.runtime}{':' if lines else ''}"
+    yield row("how to load", "\n".join([first, *(f"    {one}" for one in lines)]))
     yield row("how to check", loading.check)
 
 
@@ -247,11 +244,8 @@ def _notes_of(plan: Plan, result: Lowered, target: Format) -> Iterator[Row]:
         from treadle.formats.selection.block_rate import BLOCK_BYTES_PER_S
 
         carried, block = float(result.carried_algbw) / 1e9, BLOCK_BYTES_PER_S / 1e9
-        yield row(
-            "note",
-            f"its thread blocks carry {carried:.4g} GB/s algbw at {block:g} GB/s each (a channel of NCCL's "
-            "slowest preset)",
-        )
+        text = f"its thread blocks carry {carried:.4g} GB/s algbw at {block:g} GB/s each"
+        yield row("note", f"{text} (a channel of NCCL's slowest preset)")
     if result.shortfall is not None:
         yield row("note", describe_shortfall(plan, result.shortfall, "the file"))
     if _needs_card_routes(plan) and not target.holds_routes:
@@ -325,16 +319,12 @@ def lower_set_rows(plan: Plan, sets: Sequence[tuple[LoweredSet, SavedSet]]) -> I
         loading = saved.delivery.loading
         kept = len(saved.texts) - len(made.texts)
         others = f", next to {counted(kept, 'file')} of other plans" if kept else ""
-        count = counted(len(made.texts), "file")
+        count, runtime = counted(len(made.texts), "file"), loading.runtime
         yield row(
-            "written",
-            f"{saved.folder}: {count} of {made.format} for {made.dialect or loading.runtime}{others}",
+            "written", f"{saved.folder}: {count} of {made.format} for {made.dialect or runtime}{others}"
         )
-        yield row(
-            "checked",
-            f"{made.ranges[0].made.checked}; the choice was followed at both ends of each range; not yet "
-            f"loaded by {loading.runtime}",
-        )
+        followed = "the choice was followed at both ends of each range"
+        yield row("checked", f"{made.ranges[0].made.checked}; {followed}; not yet loaded by {runtime}")
         for one in sorted(made.ranges, key=lambda one: (one.text.min_bytes, one.text.fills_in)):
             text, served = one.text, one.made.served[0]
             parts = (one.algorithm, one.protocol, counted(text.n_chunks, "chunk"))
@@ -362,10 +352,7 @@ def _set_values(made: LoweredSet, saved: SavedSet) -> dict[str, object]:
         **({"profile": made.dialect} if made.dialect else {}),
         "ranges": [
             {
-                "file": one.text.file,
-                "min_bytes": one.text.min_bytes,
-                "max_bytes": one.text.max_bytes,
-                "fills_in": one.text.fills_in,
+                **fields_of(one.text, "file", "min_bytes", "max_bytes", "fills_in"),
                 "algorithm": one.algorithm,
                 **({"protocol": one.protocol} if one.protocol else {}),
                 "chunks": one.text.n_chunks,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from treadle.render.measuring import Rows
 from treadle.render.quantities import AS_THEY_COME, Rates
-from treadle.render.rows import Row, Table, facts, row
+from treadle.render.rows import Row, Table, facts, fields_of, given, row
 from treadle.simulation.calibration.calibration import ALPHA, EPSILON, INVERSE_BANDWIDTH
 from treadle.simulation.calibration.cost_fit import CostFit, FittedPoint, errors_by_sweep, mean_error
 from treadle.simulation.costs.cost_model_file import cost_model_to_json
@@ -87,16 +87,7 @@ def cost_fit_rows(fit: CostFit) -> Rows:
     if fit.held_out:
         yield facts(held_out=_points(fit.held_out), held_out_mean_error=mean_error(fit.held_out))
     yield row(None, "")
-    headings = [
-        "sweep",
-        "size",
-        "measured (us)",
-        "predicted (us)",
-        "error",
-        "protocol",
-        "slices",
-        "% of bound",
-    ]
+    headings = ["sweep", "size", "measured (us)", "predicted (us)", "error", "protocol", "slices"]
     cells = [
         (
             point.sweep,
@@ -110,7 +101,7 @@ def cost_fit_rows(fit: CostFit) -> Rows:
         )
         for point in (*fit.points, *fit.held_out)
     ]
-    yield Table(headings, cells, least=("slices",))
+    yield Table([*headings, "% of bound"], cells, least=("slices",))
 
 
 def _figures(fit: CostFit) -> dict[str, float]:
@@ -128,11 +119,7 @@ def _figures(fit: CostFit) -> dict[str, float]:
 def _points(points: Iterable[FittedPoint]) -> list[dict[str, object]]:
     keys = ("sweep", "size_bytes", "predicted_s", "error", "protocol", "slices")
     return [
-        {
-            **{key: getattr(point, key) for key in keys},
-            "time_s": point.measured_s,
-            **({} if point.share_of_bound is None else {"efficiency": point.share_of_bound}),
-        }
+        fields_of(point, *keys) | given(time_s=point.measured_s, efficiency=point.share_of_bound)
         for point in points
     ]
 
@@ -154,9 +141,7 @@ def emulation_rows(result: EmulationResult, rates: Rates = AS_THEY_COME) -> Rows
             {
                 "collective": one.collective.value,
                 "algorithm": one.algorithm,
-                **{key: getattr(one, key) for key in keys},
-                "predicted_s": one.predicted_s,
-                "error": one.error,
+                **fields_of(one, *keys, "predicted_s", "error"),
             }
             for one in result.rows
         ],
@@ -214,14 +199,9 @@ def _delayed_rows(result: EmulationResult) -> Rows:
         crossovers=[
             {
                 "collective": one.collective.value,
-                "small": one.small,
-                "large": one.large,
-                "predicted_bytes": one.predicted_bytes,
-                "measured_bytes": one.measured_bytes,
-                "ratio": one.ratio,
+                **fields_of(one, "small", "large", "predicted_bytes", "measured_bytes", "ratio"),
                 "fitted_to": list(one.fitted_to),
-                "alpha_s": one.model.alpha_s,
-                "epsilon_s": one.model.epsilon_s,
+                **fields_of(one.model, "alpha_s", "epsilon_s"),
                 "share_of_rate": one.model.share,
             }
             for one in result.crossovers

@@ -11,7 +11,7 @@ from treadle.render.files import describe_shortfall, shortfall_values
 from treadle.render.names import describe_links
 from treadle.render.problems import group_rows, mesh_rows, problem_rows, throughput
 from treadle.render.quantities import AS_THEY_COME, Rates, counted
-from treadle.render.rows import Row, Table, facts, row
+from treadle.render.rows import Row, Table, facts, fields_of, framed, given, row
 from treadle.schedules.plan import Plan
 from treadle.schedules.steps.steps import StepSchedule
 from treadle.topologies.topology import Topology
@@ -70,15 +70,11 @@ def simulation_rows(
     if shared is not None:
         yield from group_rows(plan.topology, plan.collective, shared, rates)
     latency_ns = int(plan.topology.latencies_ns.max(initial=0))
-    name, more = (
-        f"alpha {options.alpha_ns / 1000:g}us per message",
-        dict[str, object](alpha_s=options.alpha_ns / 1e9),
-    )
+    name = f"alpha {options.alpha_ns / 1000:g}us per message"
+    more: dict[str, object] = {"alpha_s": options.alpha_ns / 1e9}
     if model is not None:
-        name, more = (
-            f"{model.name}: {model.source}",
-            {"cost_model": model.name, "cost_model_source": model.source},
-        )
+        name = f"{model.name}: {model.source}"
+        more = {"cost_model": model.name, "cost_model_source": model.source}
     elif latency_ns:
         name += f" and up to {latency_ns / 1000:g}us per link"
     yield Row(
@@ -95,7 +91,6 @@ def simulation_rows(
         },
     )
     yield from (row("note", note) for note in getattr(plan, "notes", ()))
-    yield row(None, "")
     units = [f"{one} ({rates.column})" for one in ("algbw", "busbw")]
     several = ["protocol"] if model is not None and len(model.protocols) > 1 else []
     headings = ["size", "slices", "time (us)", *units, "% bound", *several, "alpha-beta (us)", "busiest link"]
@@ -113,8 +108,7 @@ def simulation_rows(
         ]
         for one in result.rows
     ]
-    yield Table(headings, cells, 0, ("alpha-beta (us)", *several, "slices", "busiest link"))
-    yield row(None, "")
+    yield from framed(Table(headings, cells, 0, ("alpha-beta (us)", *several, "slices", "busiest link")))
     yield row("% bound", "lower bound on the time at this size over the simulated time")
     limited = [format_size(one.size_bytes) for one in result.rows if one.slice_limit is SliceLimit.MESSAGES]
     if limited:
@@ -133,9 +127,8 @@ def _simulated_values(one: SimulatedRow) -> dict[str, object]:
         "slices": one.slices,
         "time_s": float(one.time),
         **({"time_exact": exact_text(one.time)} if one.is_exact else {}),
-        "algbw_bytes_per_s": one.algbw_bytes_per_s,
-        "busbw_bytes_per_s": one.busbw_bytes_per_s,
-        **({} if one.efficiency is None else {"efficiency": one.efficiency}),
+        **fields_of(one, "algbw_bytes_per_s", "busbw_bytes_per_s"),
+        **given(efficiency=one.efficiency),
         **size_bound_values(one.bound),
         **({} if one.alpha_beta is None else {"alpha_beta_s": float(one.alpha_beta)}),
         "busiest_link": one.busiest,
@@ -164,7 +157,7 @@ def cross_check_rows(referee: Referee, found: Sequence[RefereedRow]) -> Rows:
     ]
     yield Table(("size", f"{referee} (us)", "Treadle (us)", "difference", "wrong elements"), cells, 0)
     keys = ("size_bytes", "referee_s", "own_s", "wrong")
-    rows = [{**{key: getattr(one, key) for key in keys}, "alpha_s": one.alpha_ns / 1e9} for one in found]
+    rows = [{**fields_of(one, *keys), "alpha_s": one.alpha_ns / 1e9} for one in found]
     yield facts(refereed=rows)
 
 
@@ -185,16 +178,13 @@ def run_rows(
     rows = result.rows
     text = f"on {result.measured_on} ({runtime}), not on the modelled fabric"
     yield row("measured", text, runtime=runtime.value, measured_on=result.measured_on)
-    yield row(None, "")
     has_protocol = any(one.protocol for one in rows)
     has_library = any(one.reference_time_s is not None for one in rows)
     headings = ["size\n(B)", "count\n(elements)", "type", "redop", "root", "time\n(us)"]
     headings += [*(f"{name}\n({rates.column})" for name in ("algbw", "busbw")), "#wrong"]
     headings += ["protocol"] * has_protocol + ["library\n(us)"] * has_library
-    yield Table(
-        headings, [_run_cells(one, rates) for one in rows], 0, ("root", "redop", "type", "count\n(elements)")
-    )
-    yield row(None, "")
+    cells = [_run_cells(one, rates) for one in rows]
+    yield from framed(Table(headings, cells, 0, ("root", "redop", "type", "count\n(elements)")))
     wrong = sum(one.wrong for one in rows)
     checked = "every element is correct"
     if wrong:
@@ -231,13 +221,12 @@ def _run_cells(one: SweepRow, rates: Rates) -> list[str]:
 
 def _run_values(one: SweepRow) -> dict[str, object]:
     keys = ("size_bytes", "count", "root", "time_s", "iterations", "algbw_bytes_per_s", "busbw_bytes_per_s")
-    more = {key: getattr(one, key) for key in ("worst_group", "protocol", "reference_time_s")}
     return {
-        **{key: getattr(one, key) for key in keys},
+        **fields_of(one, *keys),
         "type": one.element.value,
         "redop": "none" if one.reduction is None else one.reduction.value,
         "wrong": one.wrong,
-        **{key: value for key, value in more.items() if value is not None},
+        **given(**fields_of(one, "worst_group", "protocol", "reference_time_s")),
     }
 
 
@@ -250,16 +239,8 @@ def diagnosis_rows(found: Diagnosis, rates: Rates = AS_THEY_COME) -> Rows:
     words = [counted(log.n_lines, "line"), counted(len(log.tables), "table")]
     words += [f"NCCL {log.version}"] if log.version else []
     words += [counted(len(log.hosts), "host")] if log.hosts else []
-    yield Row(
-        "log",
-        f"{log.source}: {', '.join(words)}",
-        {
-            "log": log.source,
-            "lines": log.n_lines,
-            "nccl_version": log.version or None,
-            "tables": len(log.tables),
-        },
-    )
+    values = {"log": log.source, "lines": log.n_lines, "nccl_version": log.version or None}
+    yield Row("log", f"{log.source}: {', '.join(words)}", values | {"tables": len(log.tables)})
     if found.topology is not None:
         nics = ""
         if found.used_nics < found.fabric_nics:
@@ -297,10 +278,8 @@ def diagnosis_rows(found: Diagnosis, rates: Rates = AS_THEY_COME) -> Rows:
         yield row("measured", "nothing: the log has no table of nccl-tests, so only its lines are assessed")
     yield row(None, "")
     if not found.suspects:
-        none = "no line of the log explains a low value"
-        yield row(
-            "causes", none if found.judgements else "none (those that need a measured value were not sought)"
-        )
+        none = "none (those that need a measured value were not sought)"
+        yield row("causes", "no line of the log explains a low value" if found.judgements else none)
     for number, suspect in enumerate(found.suspects, start=1):
         lines = [f"line {line.number}: {line.text}" for line in suspect.lines]
         yield row(f"cause {number}", "\n".join([suspect.text, *lines, f"fix: {suspect.remedy}"]))
@@ -388,7 +367,7 @@ def _judged_values(found: JudgedTable) -> dict[str, object]:
             "algbw_bytes_per_s": peak.algbw * 1e9,
             "line": peak.line.number,
         },
-        **({} if average is None else {"average_busbw_bytes_per_s": average * 1e9}),
+        **given(average_busbw_bytes_per_s=None if average is None else average * 1e9),
         "yardsticks": [_limit_values(found.topology, one) for one in found.yardsticks],
         "healthy": not found.is_low,
         **({"above": found.above} if found.above else {}),

@@ -136,21 +136,10 @@ def _ranges(names: list[str]) -> list[str]:
             plain.append(name)
     terms = []
     for stem, found in numbers.items():
-        for low, high in _runs(found):
-            terms += (
-                [f"{stem}{low}-{high}"] if high > low + 1 else [f"{stem}{n}" for n in range(low, high + 1)]
-            )
+        ordered = np.array(sorted(found), dtype=object)  # numbers in names may have any size
+        for run in np.split(ordered, np.flatnonzero(np.diff(ordered) != 1) + 1):
+            terms += [f"{stem}{run[0]}-{run[-1]}"] if len(run) > 2 else [f"{stem}{n}" for n in run]
     return terms + plain
-
-
-def _runs(numbers: list[int]) -> list[tuple[int, int]]:
-    runs: list[tuple[int, int]] = []
-    for number in sorted(numbers):
-        if runs and number == runs[-1][1] + 1:
-            runs[-1] = (runs[-1][0], number)
-        else:
-            runs.append((number, number))
-    return runs
 
 
 def _shorten(terms: list[str]) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from treadle.refusal import Refusal
 from treadle.render.quantities import counted
-from treadle.render.rows import Row, Table, facts, row
+from treadle.render.rows import Row, Table, facts, fields_of, framed, row
 from treadle.render.training import count_text, gigabytes
 from treadle.training.training_options import Recompute
 from treadle.units import format_seconds, format_size
@@ -89,24 +89,21 @@ def _search_rows(search: FabricSearch) -> Rows:
         found = format_seconds(trial.seconds) if trial.seconds < inf else "nothing fits"
         how = "searched" if trial.is_searched else "with presets"
         order = ", tiles" if trial.mesh.rank_order is not None else ""
-        yield row(
-            "mesh", f"{trial.mesh.text}{order}: {found} {how}, lower bound {format_seconds(trial.bound_s)}"
-        )
-    yield row(None, "")
+        bound = format_seconds(trial.bound_s)
+        yield row("mesh", f"{trial.mesh.text}{order}: {found} {how}, lower bound {bound}")
     shown = [best, *list(_distinct(search.named))[:_MOST_PRESETS]]
     axes = sorted({axes for one in search.rows for axes in one.by_axes}, key=lambda text: (len(text), text))
     cells = [
         [
             one.name,
-            format_seconds(one.seconds),
-            format_seconds(one.compute_s),
-            format_seconds(one.exposed_s),
+            *map(format_seconds, (one.seconds, one.compute_s, one.exposed_s)),
             gigabytes(one.memory_bytes) + ("" if one.fits else " (too much)"),
             *(format_seconds(one.by_axes.get(axis, 0.0)) for axis in axes),
         ]
         for one in shown
     ]
     headings = ["plan", "step", "compute", "exposed", "memory", *axes]
+    yield row(None, "")
     yield Table(headings, cells, 1, [*reversed(axes), "compute"])
     if len(shown) <= len(search.named):
         yield row(None, f"({len(search.named) + 1 - len(shown)} more presets, or equal ones: --json)")
@@ -175,20 +172,15 @@ def _search_values(search: FabricSearch) -> dict[str, object]:
     return {
         "fabric": search.fabric,
         "mesh": search.mesh.text,
-        "bound_s": search.bound_s,
-        "checked_bound_s": search.checked_bound_s,
-        "gap": search.gap,
+        **fields_of(search, "bound_s", "checked_bound_s", "gap"),
         "time_limit_reached": search.is_late,
         "plans": [
             {
                 "plan": one.name,
                 "step_s": one.seconds,
-                "compute_s": one.compute_s,
-                "exposed_s": one.exposed_s,
-                "communication_s": one.communication_s,
+                **fields_of(one, "compute_s", "exposed_s", "communication_s"),
                 "communication_by_axes_s": dict(one.by_axes),
-                "memory_bytes": one.memory_bytes,
-                "fits": one.fits,
+                **fields_of(one, "memory_bytes", "fits"),
             }
             for one in search.rows
         ],
@@ -209,11 +201,9 @@ def tensor_rows(stories: Sequence[ExplainedTensor]) -> Rows:
     """What ``--explain TENSOR`` reports: states in the order of the step, then the alternatives."""
     for story in stories:
         told = story.story
-        text = (
-            f"{told.part}/{told.name}: {told.kind} with dims {told.letters}, {format_size(told.whole_bytes)}"
-        )
+        name = f"{told.part}/{told.name}"
         yield row(None, "")
-        yield row("tensor", text)
+        yield row("tensor", f"{name}: {told.kind} with dims {told.letters}, {format_size(told.whole_bytes)}")
         yield row(None, "")
         cells = [
             [
@@ -253,10 +243,7 @@ def _tensor_values(story: ExplainedTensor) -> dict[str, object]:
         "bytes": told.whole_bytes,
         "states": [
             {
-                "when": leg.when,
-                "what": leg.what,
-                "state": leg.state,
-                "local_bytes": leg.local_bytes,
+                **fields_of(leg, "when", "what", "state", "local_bytes"),
                 "time_s": leg.seconds,
                 "collectives": [
                     {"kind": str(step.kind), "axes": list(step.axes), "size_bytes": step.size_bytes}
@@ -283,9 +270,7 @@ def plan_changes_rows(found: PlanChanges) -> Rows:
         ]
         for name, plan in (("this plan", ours), ("the other", theirs))
     ]
-    yield row(None, "")
-    yield Table(["", "step", "compute", "exposed", "communication", "memory"], cells)
-    yield row(None, "")
+    yield from framed(Table(["", "step", "compute", "exposed", "communication", "memory"], cells))
     if found.changes:
         shown = [[one.part, one.what, one.ours, one.theirs] for one in found.changes[:_MOST_CHANGES]]
         yield Table(["part", "what", "this plan", "the other"], shown, 4)
@@ -323,11 +308,8 @@ def capture_rows(model: ModelGraph, *, show: bool) -> Rows:
     if model.sequence:
         step = f"{model.tokens} tokens: {model.batch} = {sizes[model.batch]} samples of "
         step += f"{model.sequence} = {sizes[model.sequence]}"
-    yield Row(
-        "step",
-        step,
-        {"tokens": model.tokens, "batch_letter": model.batch, "sequence_letter": model.sequence},
-    )
+    letters = {"batch_letter": model.batch, "sequence_letter": model.sequence}
+    yield Row("step", step, {"tokens": model.tokens, **letters})
     ties = [(" ".join(tie.first), " ".join(tie.second)) for tie in model.ties]
     yield from (row("shared", f"{first} is {second}") for first, second in ties)
     yield row(None, "")
@@ -349,8 +331,7 @@ def capture_rows(model: ModelGraph, *, show: bool) -> Rows:
     yield facts(
         parts=[
             {
-                "name": part.name,
-                "repeats": part.repeats,
+                **fields_of(part, "name", "repeats"),
                 "parameters": part.parameter_elements,
                 "operators": dict(of),
             }
@@ -427,8 +408,7 @@ def execution_rows(plan: str, found: PlanExecution) -> Iterator[Row]:
                 }
                 for kind, axes, size in keys
             ],
-            "peak_bytes": execution.peak_bytes,
-            "peak_at": execution.peak_at,
+            **fields_of(execution, "peak_bytes", "peak_at"),
             "predicted_peak_bytes": prediction.peak_bytes,
             "memory_error": found.memory_error,
             "faults": faults,

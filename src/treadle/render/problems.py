@@ -11,7 +11,7 @@ import numpy as np
 from treadle.inputs.problem import busbw_values, exact_text, model_of
 from treadle.render.names import describe_links, describe_nodes
 from treadle.render.quantities import AS_THEY_COME, Rates, busbw, counted, shortfall
-from treadle.render.rows import Row, rate_values, row
+from treadle.render.rows import Row, facts, given, rate_values, row
 from treadle.schedules.alltoall.alltoall_witness import DistanceWitness
 from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.schedules.alltoall.route_cost import route_loads
@@ -53,24 +53,27 @@ def topology_text(topology: Topology) -> str:
     return f"{topology.name}: {nodes}, {switches}, {counted(topology.n_links, 'link')}"
 
 
-def problem_rows(topology: Topology, collective: Collective) -> Iterator[Row]:
-    """The fabric and the collective."""
-    of: dict[str, Any] = {
-        "topology": topology.name,
-        "collective": collective.kind.value,
-        "ranks": collective.n_ranks,
-    }
-    yield row("topology", topology_text(topology), **of, nodes=topology.n_nodes, links=topology.n_links)
+def problem_rows(
+    topology: Topology, collective: Collective, mesh: str | None = None, axes: str | None = None
+) -> Iterator[Row]:
+    """The fabric, the collective, and the mesh that was given."""
+    yield row(
+        "topology",
+        topology_text(topology),
+        topology=topology.name,
+        collective=collective.kind.value,
+        ranks=collective.n_ranks,
+        nodes=topology.n_nodes,
+        links=topology.n_links,
+    )
     root, text = collective.root, counted(collective.n_ranks, "rank")
     groups: dict[str, Any] = {}
     if collective.blocks is not None:
         groups = {"groups": len(collective.blocks), "group_size": collective.group_size}
         text += f" in {counted(len(collective.blocks), 'group')} of {collective.group_size}"
     if root is not None:
-        of_each = collective.groups is not None
-        text += (
-            f", root {root} of each" if of_each else f", root {topology.node_names[collective.ranks[root]]}"
-        )
+        of_all = topology.node_names[collective.ranks[root]]
+        text += f", root {of_all if collective.groups is None else f'{root} of each'}"
     text += ", shards of unequal size" if collective.weights is not None else ""
     text += f", {counted(len(collective.forwarders), 'forwarder')}" if collective.forwarders else ""
     text += ", ranks of other groups forward" if collective.ranks_forward else ""
@@ -86,6 +89,7 @@ def problem_rows(topology: Topology, collective: Collective) -> Iterator[Row]:
         weights=None if collective.weights is None else list(collective.weights),
         model=model or None,
     )
+    yield from mesh_rows(mesh, axes)
 
 
 def assumption(model: str) -> str:
@@ -95,11 +99,8 @@ def assumption(model: str) -> str:
         return f"no in-network {'multicast' if what == 'multicast' else 'reduction (SHARP, NVLS)'}"
     _, found, what = model.partition("with in-network ")
     how = what.replace(", for ranks that ask", ", GPU-initiated (NVLS)")
-    return (
-        f"in-network {how.replace(', by themselves or for ranks that ask', ', partly GPU-initiated')}"
-        if found
-        else ""
-    )
+    how = how.replace(", by themselves or for ranks that ask", ", partly GPU-initiated")
+    return f"in-network {how}" if found else ""
 
 
 def mesh_rows(mesh: str | None, axes: str | None) -> Iterator[Row]:
@@ -116,16 +117,28 @@ def mesh_rows(mesh: str | None, axes: str | None) -> Iterator[Row]:
 
 def bound_values(bound: Bound, topology: Topology, collective: Collective) -> dict[str, object]:
     """The optimum and its certificate, for JSON."""
-    best = {
-        **rate_values("optimal_algbw", bound.algbw),
-        **busbw_values("optimal_busbw", bound.algbw, collective),
-    }
-    found = {**best, "witness": witness_values(bound.witness, topology)}
+    found = both_values(bound.algbw, collective, "optimal_")
+    found["witness"] = witness_values(bound.witness, topology)
     return found if bound.is_tight else {**found, "bound_only": True}
 
 
-def bound_rows(topology: Topology, collective: Collective, bound: Bound, rates: Rates) -> Iterator[Row]:
-    """The optimum and what proves it."""
+def both_values(algbw: Fraction, collective: Collective, key: str = "") -> dict[str, object]:
+    """A throughput and what nccl-tests calls busbw, for JSON, under keys that begin with `key`."""
+    return {**rate_values(f"{key}algbw", algbw), **busbw_values(f"{key}busbw", algbw, collective)}
+
+
+def bound_rows(
+    topology: Topology,
+    collective: Collective,
+    bound: Bound,
+    rates: Rates,
+    shared: SharedRates | None = None,
+) -> Iterator[Row]:
+    """The optimum and what proves it; with `shared` what several groups reach."""
+    if shared is not None:
+        yield facts(bound_values(bound, topology, collective))
+        yield from group_rows(topology, collective, shared, rates, bound.model)
+        return
     model = assumption(bound.model)
     known = f"({rates.is_exact(bound.algbw)})" if bound.is_tight else "(may not be tight)"
     more = f"; {model}" if model and bound.model != model_of(topology, collective) else ""
@@ -188,17 +201,16 @@ def group_rows(
 ) -> Iterator[Row]:
     """What each of several groups reaches alone and with all others, and the links that limit it."""
     lower, upper = found.lower, found.upper
-    known = (
-        {} if found.is_exact else {**rate_values("together_upper", upper), "gap": float(1 - lower / upper)}
-    )
     scaled = rates(busbw(lower, collective))
     text = f"{rates(lower)} algbw of each group, {scaled} busbw ({rates.is_exact(lower)})"
+    known = rate_values("together", lower)
     if not found.is_exact:
+        known |= {**rate_values("together_upper", upper), "gap": float(1 - lower / upper)}
         text = f"between {rates.exact(lower)} and {rates.exact(upper)} algbw of each group"
         if lower > upper * _ALMOST_OPTIMAL:
             gap = f"{float(1 - lower / upper):.1e}"
             text = f"{rates(lower)} algbw of each group, {scaled} busbw, at most {gap} below the optimum"
-    yield Row("optimum", text, {**rate_values("together", lower), **known}, is_key=True)
+    yield Row("optimum", text, known, is_key=True)
     if found.rs_ag is not None:
         text = f"{rates.exact(found.rs_ag)} with reduce-scatter, then allgather"
         if found.rs_ag == upper:
@@ -270,7 +282,7 @@ def rate_rows(found: RateResult, rates: Rates, *, is_alone: bool) -> Iterator[Ro
 def throughput(plan: Plan | PlacedSchedule) -> dict[str, object]:
     """The claimed throughput at large sizes on the modelled fabric, and its bound where it has one."""
     topology, collective = plan.topology, plan.collective
-    found = {**rate_values("algbw", plan.algbw), **busbw_values("busbw", plan.algbw, collective)}
+    found = both_values(plan.algbw, collective)
     if not has_switches(topology) and has_uniform_links(topology) and is_regular(topology):
         found["t_b_exact"] = exact_text(node_bandwidth(topology) / plan.algbw)
     if collective.kind is CollectiveKind.ALLTOALL:
@@ -279,7 +291,7 @@ def throughput(plan: Plan | PlacedSchedule) -> dict[str, object]:
         if has_uniform_links(topology):
             found["f"] = float(pair / int(topology.bandwidths[0]))
     if (best := plan.optimal_algbw) is not None:
-        found |= {**rate_values("optimal_algbw", best), **busbw_values("optimal_busbw", best, collective)}
+        found |= both_values(best, collective, "optimal_")
     return found
 
 
@@ -349,11 +361,8 @@ def schedule_shape(schedule: Schedule) -> dict[str, Any]:
             "piece_kinds": sum(len(layer.pieces) for layer in layers),
             "piece_levels": max(_levels(layer) for layer in layers),
         }
-    return (
-        {**found, "chunks_per_shard": int(multiplicity[0])}
-        if (multiplicity == multiplicity[0]).all()
-        else found
-    )
+    is_equal = (multiplicity == multiplicity[0]).all()
+    return {**found, "chunks_per_shard": int(multiplicity[0])} if is_equal else found
 
 
 def plan_values(plan: Plan) -> dict[str, object]:
@@ -404,8 +413,7 @@ def verification_values(report: Report) -> dict[str, object]:
     }
     if report.height_max is not None:
         found |= {"height_max": report.height_max, "height_is_exact": report.height_is_exact}
-    more = {"steps": report.n_steps, "layers": report.n_layers}
-    return found | {key: value for key, value in more.items() if value is not None}
+    return found | given(steps=report.n_steps, layers=report.n_layers)
 
 
 def verified_row(report: Report) -> Row:

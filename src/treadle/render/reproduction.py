@@ -6,7 +6,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from treadle.render.measuring import Rows
-from treadle.render.rows import Table, facts, row
+from treadle.render.rows import Table, facts, fields_of, row
 from treadle.reproduction.printed import rounded
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def exhibits_rows(exhibits: Iterable[Exhibit]) -> Rows:
 
 def _exhibit(exhibit: Exhibit) -> dict[str, object]:
     """A record for JSON; keys that do not apply are absent."""
-    values = {key: getattr(exhibit, key) for key in _KEYS}
+    values = fields_of(exhibit, *_KEYS)
     return {key: value for key, value in values.items() if value} | {"basis": exhibit.basis.value}
 
 

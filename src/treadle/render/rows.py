@@ -6,7 +6,7 @@ text, ``--json``, repr and the HTML of notebooks are made from the same rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from html import escape
@@ -47,9 +47,24 @@ View = Iterable[Row | Table]
 """Rows and tables in the order in which they are read."""
 
 
+def given(**values: Any) -> dict[str, object]:
+    """The keywords that are not None."""
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def fields_of(value: object, *names: str) -> dict[str, object]:
+    """Attributes of a value by their names, for JSON keys of the same names."""
+    return {name: getattr(value, name) for name in names}
+
+
 def row(label: str | None, text: str | None = None, *, key: bool = False, **facts: Any) -> Row:
     """A row whose facts are those that are not None."""
-    return Row(label, text, {name: value for name, value in facts.items() if value is not None}, key)
+    return Row(label, text, given(**facts), key)
+
+
+def framed(table: Table) -> Iterator[Row | Table]:
+    """A table between two empty lines."""
+    yield from (row(None, ""), table, row(None, ""))
 
 
 def facts(*groups: Mapping[str, object], **more: Any) -> Row:
@@ -57,7 +72,7 @@ def facts(*groups: Mapping[str, object], **more: Any) -> Row:
     found: dict[str, object] = {}
     for group in groups:
         found |= group
-    return Row(None, None, {**found, **row(None, **more).facts})
+    return Row(None, None, found | given(**more))
 
 
 def rate_values(key: str, value: Fraction | None) -> dict[str, object]:

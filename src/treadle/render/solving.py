@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
-from math import ceil
+from math import ceil, inf
 from typing import TYPE_CHECKING, Any
 
-from treadle.inputs.problem import busbw_values, exact_text
+from treadle.inputs.problem import exact_text
 from treadle.render.names import describe_links
 from treadle.render.problems import (
     assumption,
     below,
+    both_values,
     bound_rows,
     bound_values,
     describe_witness,
     group_rows,
-    mesh_rows,
     note_rows,
     problem_rows,
     rate_rows,
@@ -30,7 +30,7 @@ from treadle.render.problems import (
     written_row,
 )
 from treadle.render.quantities import AS_THEY_COME, Rates, busbw, counted, shortfall
-from treadle.render.rows import Row, Table, facts, rate_values, row, values
+from treadle.render.rows import Row, Table, facts, fields_of, framed, given, rate_values, row, values
 from treadle.schedulers.shared_rates import shared_rates
 from treadle.schedules.collective import Collective, busbw_factor
 from treadle.schedules.factored import FactoredSchedule
@@ -65,14 +65,10 @@ def solve_rows(
 ) -> Rows:
     """What ``solve`` reports of one schedule."""
     topology, collective, bound = result.topology, result.collective, result.bound
-    yield from problem_rows(topology, collective)
-    yield from mesh_rows(mesh, axes)
-    shared = None if collective.blocks is None else shared_rates(result)
-    if shared is not None and bound is not None:
-        yield facts(bound_values(bound, topology, collective))
-        yield from group_rows(topology, collective, shared, rates, bound.model)
-    elif bound is not None:
-        yield from bound_rows(topology, collective, bound, rates)
+    yield from problem_rows(topology, collective, mesh, axes)
+    if bound is not None:
+        shared = None if collective.blocks is None else shared_rates(result)
+        yield from bound_rows(topology, collective, bound, rates, shared)
     yield from schedule_rows(result, rates)
     if explain:
         yield from _packing_rows(result)
@@ -86,9 +82,8 @@ def schedule_rows(result: SolveResult, rates: Rates) -> Iterator[Row]:
     """The schedule: its throughput, gap and shape."""
     plan, bound = result.plan, result.bound
     limit = None if bound is None else bound.algbw
-    gap = (
-        "optimal" if result.is_optimal else below(plan.algbw, limit, is_tight=bound is None or bound.is_tight)
-    )
+    gap = below(plan.algbw, limit, is_tight=bound is None or bound.is_tight)
+    gap = "optimal" if result.is_optimal else gap
     yield Row(
         "schedule",
         f"{rates.both(plan.algbw, plan.collective)}, {gap}",
@@ -111,11 +106,7 @@ def schedule_rows(result: SolveResult, rates: Rates) -> Iterator[Row]:
         exact_trees_per_root=result.exact_trees_per_root,
         exact_trees=result.exact_trees,
         alternatives=[
-            {
-                "option": one.option,
-                "gap": float(one.loss),
-                **row(None, trees_per_root=one.trees_per_root, trees=one.trees).facts,
-            }
+            given(option=one.option, gap=float(one.loss), trees_per_root=one.trees_per_root, trees=one.trees)
             for one in result.alternatives
         ]
         or None,
@@ -153,17 +144,13 @@ def bound_result_rows(
 ) -> Rows:
     """What ``bound`` reports."""
     topology, collective, bound = result.topology, result.collective, result.bound
-    yield from problem_rows(topology, collective)
-    yield from mesh_rows(mesh, axes)
+    yield from problem_rows(topology, collective, mesh, axes)
     shared = shared_rates(result)
-    if shared is not None:
+    if shared is None and result.rate is not None:
         yield facts(bound_values(bound, topology, collective))
-        yield from group_rows(topology, collective, shared, rates, bound.model)
-        yield from note_rows(result.notes)
-    elif result.rate is None:
-        yield from bound_rows(topology, collective, bound, rates)
     else:
-        yield facts(bound_values(bound, topology, collective))
+        yield from bound_rows(topology, collective, bound, rates, shared)
+    yield from note_rows(result.notes if shared is not None else ())
     if result.rate is not None:
         yield from rate_rows(result.rate, rates, is_alone=shared is None)
     yield from _size_rows(result, rates)
@@ -182,7 +169,6 @@ def _size_rows(result: BoundResult, rates: Rates) -> Rows:
 
     assert result.cost_model is not None
     yield row("cost model", result.cost_model.name)
-    yield row(None, "")
     factor = float(busbw_factor(result.collective.kind, result.collective.group_size))
     found = {proof.witness.kind for one in result.at_sizes for proof in one.proofs}
     kinds = [kind for kind in PROOF_KINDS if kind in found]
@@ -192,16 +178,10 @@ def _size_rows(result: BoundResult, rates: Rates) -> Rows:
         scaled = one.size_bytes / float(one.time) * factor if one.time else 0.0
         times = [one.time_by(kind) for kind in kinds]
         proofs = ["-" if time is None else f"{float(time) * 1e6:.2f}" for time in times]
-        first = [
-            format_size(one.size_bytes),
-            f"{float(one.time) * 1e6:.2f}",
-            rates.number(scaled, 3),
-            one.reason,
-        ]
-        cells.append([*first, *proofs, *([one.protocol] if protocols else [])])
+        first = [format_size(one.size_bytes), f"{float(one.time) * 1e6:.2f}", rates.number(scaled, 3)]
+        cells.append([*first, one.reason, *proofs, *([one.protocol] if protocols else [])])
     headings = ["size", "bound (us)", f"busbw ({rates.column})", "by", *kinds, *protocols]
-    yield Table(headings, cells, 0, headings[4:])
-    yield row(None, "")
+    yield from framed(Table(headings, cells, 0, headings[4:]))
     for kind, reason in size_reasons(result.topology, result.collective, result.at_sizes):
         yield row(kind, reason)
     yield facts(size_bounds_summary(result.at_sizes, result.cost_model))
@@ -211,8 +191,7 @@ def cut_off_rows(
     error: CutOffGroupError, rates: Rates, *, mesh: str | None = None, axes: str | None = None
 ) -> Iterator[Row]:
     """A group that is cut off, and what all groups reach where compute nodes forward."""
-    yield from problem_rows(error.problem.topology, error.problem.collective)
-    yield from mesh_rows(mesh, axes)
+    yield from problem_rows(error.problem.topology, error.problem.collective, mesh, axes)
     zero = [rate_values(key, Fraction(0)) for key in ("optimal_algbw", "optimal_busbw", "together", "alone")]
     cut = {"witness": {"kind": "cut", "nodes": list(error.cut)}, "cut_off_group": error.group}
     yield Row("optimum", "0: a group is cut off", facts(*zero, cut).facts)
@@ -223,37 +202,24 @@ def cut_off_rows(
 
 def route_rows(result: RoutesResult, rates: Rates = AS_THEY_COME, *, explain: bool = False) -> Iterator[Row]:
     """What ``solve --routes`` reports."""
-    plan, best = result.plan, dict[str, Any]()
+    plan, best, gap = result.plan, dict[str, object](), ""
     yield from problem_rows(plan.topology, plan.collective)
-    gap = ""
     if result.bound is not None:
         is_met = result.algbw == result.bound
-        best = {
-            "optimal_algbw_bytes_per_s": float(result.bound),
-            "gap": float(1 - result.algbw / result.bound),
-        }
+        share = float(1 - result.algbw / result.bound)
+        best = {"optimal_algbw_bytes_per_s": float(result.bound), "gap": share}
         best |= {"optimal": True if is_met else None}
-        known = "(exact)" if is_met else "(may not be tight)"
-        yield row(
-            "optimum" if is_met else "upper bound", f"{rates.both(result.bound, plan.collective)} {known}"
-        )
+        name, known = ("optimum", "(exact)") if is_met else ("upper bound", "(may not be tight)")
+        yield row(name, f"{rates.both(result.bound, plan.collective)} {known}")
         gap = f", {below(result.algbw, result.bound, is_tight=False)}"
-    found = {
-        **rate_values("algbw", result.algbw),
-        **busbw_values("busbw", result.algbw, plan.collective),
-        **best,
-    }
+    found = both_values(result.algbw, plan.collective) | best
     yield Row("schedule", f"{rates.both(result.algbw, plan.collective)}{gap}", found, is_key=True)
     shape = shape_row(result.schedule, plan.algorithm)
     yield Row("routes", shape.text, {**shape.facts, "layers": result.schedule.n_layers})
     yield row("verified", verified_row(result.report).text, verified=result.report.is_ok)
     yield from note_rows(result.notes)
     yield facts(notes=list(result.notes), time_limit_reached=result.is_late)
-    yield (
-        seconds_row(result.seconds, explain=explain)
-        if result.seconds
-        else facts(seconds=dict(result.seconds))
-    )
+    yield seconds_row(result.seconds, explain=explain and bool(result.seconds))
 
 
 # Sets by size: ``solve --size`` and ``solve --retune``.
@@ -266,19 +232,15 @@ def size_set_rows(
     plan, model = result.plan, result.cost_model
     yield from problem_rows(plan.topology, plan.collective)
     if result.bound is not None:
-        yield from (
-            Row(one.label, one.text)
-            for one in bound_rows(plan.topology, plan.collective, result.bound, rates)
-        )
+        for one in bound_rows(plan.topology, plan.collective, result.bound, rates):
+            yield Row(one.label, one.text)
     yield row("cost model", model.name, cost_model=model.name, cost_model_source=model.source)
     text = f"{counted(result.n_candidates, 'candidate')}, all verified, {result.n_timed} of them simulated"
     yield row("schedules", text, key=True, candidates=result.n_candidates, timed=result.n_timed)
     yield row("not run", ", ".join(result.left_out) or None, left_out=list(result.left_out))
-    yield row(None, "")
     cells = [_range_cells(entry, result) for entry in plan.entries]
     headings = ("sizes", "schedule", "slices", "us", "best baseline", "% bound")
-    yield Table(headings, cells, 2, ("slices", "best baseline"))
-    yield row(None, "")
+    yield from framed(Table(headings, cells, 2, ("slices", "best baseline")))
     if result.worst_ratio > 1:
         text = f"{result.worst_ratio:.3f} times the fastest candidate at worst, {result.mean_ratio:.3f} on"
         yield row("loss", f"{text} average over {counted(len(result.rows), 'size')}")
@@ -292,9 +254,8 @@ def size_set_rows(
 
 def _range_cells(entry: PlanEntry, result: SizeSet) -> tuple[str, ...]:
     first, last = entry.min_bytes, entry.max_bytes
-    rows = [
-        one for one in result.rows if first <= one.size_bytes and (last is None or one.size_bytes <= last)
-    ]
+    end = inf if last is None else last
+    rows = [one for one in result.rows if first <= one.size_bytes <= end]
     if last is None:
         sizes = f"{format_size(first)} and more" if first else "all"
     else:
@@ -334,18 +295,11 @@ def _size_set_values(result: SizeSet) -> dict[str, object]:
     plan = result.plan
     return {
         "algorithm": plan.algorithm,
-        **rate_values("algbw", plan.algbw),
-        **busbw_values("busbw", plan.algbw, plan.collective),
+        **both_values(plan.algbw, plan.collective),
         "entries": [
             {
-                "min_bytes": entry.min_bytes,
-                "max_bytes": entry.max_bytes,
-                "algorithm": entry.algorithm,
-                "options": entry.options,
-                "pipelining": [
-                    {"min_bytes": one.min_bytes, "slices": one.slices, "protocol": one.protocol}
-                    for one in entry.pipelining
-                ],
+                **fields_of(entry, "min_bytes", "max_bytes", "algorithm", "options"),
+                "pipelining": [fields_of(one, "min_bytes", "slices", "protocol") for one in entry.pipelining],
             }
             for entry in plan.entries
         ],
@@ -356,9 +310,7 @@ def _size_set_values(result: SizeSet) -> dict[str, object]:
             {
                 "size_bytes": one.size_bytes,
                 "schedule": one.chosen,
-                "other": one.other,
-                "gain": one.gain,
-                "corner": one.corner,
+                **fields_of(one, "other", "gain", "corner"),
             }
             for one in result.doubts
         ],
@@ -456,10 +408,8 @@ def jobs_rows(
         text = f"yes: every plan, and the loads of all together{best}"
         yield Row("verified", text, {**found, "gap": float(result.loss)})
     yield seconds_row(result.seconds, explain=explain)
-    yield row(
-        "plan", None if folder is None else f"{folder}: {counted(len(result.plans), 'plan')} and jobs.json"
-    )
-    yield facts(plan=None if folder is None else str(folder))
+    if folder is not None:
+        yield row("plan", f"{folder}: {counted(len(result.plans), 'plan')} and jobs.json", plan=str(folder))
 
 
 def _some(names: Sequence[str], shown: int) -> str:
@@ -617,9 +567,8 @@ def _contest_row(contest: Contest) -> Row:
     entries: list[dict[str, object]] = []
     for one in contest.contenders:
         timed = one.seconds is not None and one.algbw is not None
-        texts.append(
-            f"{one.algorithm}: {one.reason if one.seconds is None else f'{one.seconds * 1e6:.1f} us'}"
-        )
+        outcome = one.reason if one.seconds is None else f"{one.seconds * 1e6:.1f} us"
+        texts.append(f"{one.algorithm}: {outcome}")
         entries.append(
             {
                 "algorithm": one.algorithm,
@@ -661,9 +610,8 @@ def hardened_cells(one: HardenedRow, path: str, rates: Rates) -> tuple[str, ...]
     new = one.result.new
     optimum = "-" if new.optimal_algbw is None else rates(new.optimal_algbw)
     both = (rates(new.algbw), rates(busbw(new.algbw, new.collective)))
-    losses = (
-        "-" if loss is None else f"{float(loss):.1%}" for loss in (one.optimum_loss, one.throughput_loss)
-    )
+    both_losses = (one.optimum_loss, one.throughput_loss)
+    losses = ("-" if loss is None else f"{float(loss):.1%}" for loss in both_losses)
     return one.failure.name, *both, optimum, *losses, f"{one.result.seconds['total']:.2f}", path or "-"
 
 
@@ -685,9 +633,7 @@ def hardened_rows(
 ) -> Rows:
     """What each failure costs, on average and at worst."""
     yield from (Row(one.label, one.text) for one in problem_rows(old.topology, old.collective))
-    yield row(None, "")
-    yield Table(HARDEN_HEADINGS, cells, 1, ("CPU s", "optimum", "algbw"))
-    yield row(None, "")
+    yield from framed(Table(HARDEN_HEADINGS, cells, 1, ("CPU s", "optimum", "algbw")))
     failed = [one for one in found if "refusal" in one]
     losses: dict[tuple[float, ...], tuple[str, str]] = {}
     for key, of in (("optimum_loss", "the optimum"), ("throughput_loss", "the plan's throughput")):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from treadle.render.rows import Row, Table, facts, row
+from treadle.render.rows import Row, Table, facts, fields_of, framed, given, row
 from treadle.training.costs import traffic_words
 from treadle.training.device_memory import MemoryParts, shortfall
 from treadle.training.forms.axes import AXIS_FORMS
@@ -154,23 +154,13 @@ def _step_tables(result: TrainResult) -> Rows:
     if not several:
         yield row("topology", result.rows[0].fabric)
     kinds = [category.value for category in categories]
-    headings = [
-        *["fabric"] * several,
-        "schedule",
-        "step",
-        "compute",
-        "exposed",
-        *kinds,
-        "idle",
-        "MFU",
-        "per s",
-    ]
+    headings = ["fabric"] * several + ["schedule", "step", "compute", "exposed", *kinds]
+    headings += ["idle", "MFU", "per s"]
     cells = [
         [
             *[one.fabric] * several,
             one.schedule,
-            format_seconds(float(one.outcome.iteration_s)),
-            format_seconds(float(one.outcome.compute_s)),
+            *map(format_seconds, (float(one.outcome.iteration_s), float(one.outcome.compute_s))),
             format_seconds(one.exposed_s),
             *(format_seconds(float(one.outcome.exposed_s.get(category, 0))) for category in categories),
             format_seconds(float(one.outcome.idle_s)),
@@ -179,9 +169,7 @@ def _step_tables(result: TrainResult) -> Rows:
         ]
         for one in result.rows
     ]
-    yield row(None, "")
-    yield Table(headings, cells, 1 + several, ["per s", "idle", *kinds, "compute"])
-    yield row(None, "")
+    yield from framed(Table(headings, cells, 1 + several, ["per s", "idle", *kinds, "compute"]))
     what = "samples" if result.model.unit == "sample" else "tokens"
     yield row("per s", f"{what} per second, all ranks together")
 
@@ -189,8 +177,7 @@ def _step_tables(result: TrainResult) -> Rows:
 def _step_values(one: TrainRow) -> dict[str, object]:
     found = one.outcome
     return {
-        "fabric": one.fabric,
-        "schedule": one.schedule,
+        **fields_of(one, "fabric", "schedule"),
         "bound_only": one.is_bound,
         "iteration_s": float(found.iteration_s),
         "compute_s": float(found.compute_s),
@@ -198,11 +185,9 @@ def _step_values(one: TrainRow) -> dict[str, object]:
         "exposed_s": one.exposed_s,
         "exposed_by_kind": {kind.value: float(seconds) for kind, seconds in found.exposed_s.items()},
         "idle_s": float(found.idle_s),
-        "mfu": found.mfu,
-        "flops_per_rank_per_s": found.flops_per_rank_per_s,
-        "tokens_per_s": found.tokens_per_s,
+        **fields_of(found, "mfu", "flops_per_rank_per_s", "tokens_per_s"),
         "memory_bytes": _largest(one).total_bytes,
-        **({} if found.bucket_bytes is None else {"bucket_bytes": found.bucket_bytes}),
+        **given(bucket_bytes=found.bucket_bytes),
         "communications": [
             {
                 "communication": traffic_words((price.kind, price.axes)),
@@ -248,16 +233,13 @@ def phase_rows(result: ServeResult) -> Rows:
         ]
         for one, waits in zip(result.rows, exposed, strict=True)
     ]
-    yield row(None, "")
-    yield Table(headings, cells, 1 + several, ("memory", "per s"))
-    yield row(None, "")
+    yield from framed(Table(headings, cells, 1 + several, ("memory", "per s")))
     yield row("batch", "concurrent sequences on all ranks; per s: tokens per second, all together")
     yield row("exposed", _EXPOSED)
     yield from _time_model_rows([(one.schedule, one.model_words) for one in result.rows])
     phases = [
         {
-            "fabric": one.fabric,
-            "schedule": one.schedule,
+            **fields_of(one, "fabric", "schedule"),
             "batch": one.sequences,
             "time_s": float(one.outcome.seconds),
             "exposed_s": waits,
