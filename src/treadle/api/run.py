@@ -16,17 +16,21 @@ from treadle.inputs.fabrics_and_plans import PlanLike, SizesLike, as_plan, as_si
 from treadle.inputs.verification import require_verified
 from treadle.program.plan_programs import programs_of
 from treadle.program.program import Program
-from treadle.runtime.data import ElementType, Reduction
+from treadle.runtime.data import ElementType as ElementType
+from treadle.runtime.data import Reduction as Reduction
 from treadle.runtime.device.emulated import measure_emulated
 from treadle.runtime.device.judged_lanes import can_switch_sum
 from treadle.runtime.device.lane_lowering import left_to_switches
-from treadle.runtime.device.lane_program import DeviceProtocol
+from treadle.runtime.device.lane_program import DeviceProtocol as DeviceProtocol
 from treadle.runtime.device.on_gpu import gpu_words, measure_on_gpu
 from treadle.runtime.libfabric import measure_libfabric
-from treadle.runtime.measured_sizes import SweepRow, measure, parse_sizes
+from treadle.runtime.measured_sizes import SweepRow as SweepRow
+from treadle.runtime.measured_sizes import measure
+from treadle.runtime.measured_sizes import parse_sizes as parse_sizes
 from treadle.runtime.mpi import load_mpi, measure_mpi
 from treadle.runtime.mpi_c import measure_mpi_c
-from treadle.runtime.run_options import RunKeywords, RunOptions
+from treadle.runtime.run_options import RunKeywords as RunKeywords
+from treadle.runtime.run_options import RunOptions
 from treadle.schedules.collective import busbw_factor
 from treadle.schedules.plan import Plan
 from treadle.simulation.lane_costs import lane_costs
@@ -34,20 +38,6 @@ from treadle.simulation.point_to_point import Shortfall, shortfall
 from treadle.tabular import Cell, Tabular, plain_row
 from treadle.topologies.topology import Topology
 from treadle.units import format_size
-
-__all__ = [
-    "DeviceProtocol",
-    "ElementType",
-    "Reduction",
-    "RunKeywords",
-    "RunResult",
-    "RuntimeName",
-    "SweepRow",
-    "has_process_per_rank",
-    "is_reporter",
-    "parse_sizes",
-    "run",
-]
 
 
 class RuntimeName(StrEnum):

@@ -10,18 +10,23 @@ import numpy as np
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.formats.format import Format, find_format
 from treadle.formats.judgement import Planned, Terms
-from treadle.formats.loading import Loading
+from treadle.formats.loading import Loading as Loading
 from treadle.formats.msccl.profile import Profile
 from treadle.formats.request import Asked, TextRequest
 from treadle.formats.selection.chunk_counts import facts_of
 from treadle.formats.selection.served import Selector, served
-from treadle.formats.text_options import AUTO_CHUNKS, PLAN_CHUNKS, TextOptions, check_chunks, check_protocol
+from treadle.formats.text_options import AUTO_CHUNKS as AUTO_CHUNKS
+from treadle.formats.text_options import PLAN_CHUNKS as PLAN_CHUNKS
+from treadle.formats.text_options import TextOptions, check_chunks, check_protocol
 from treadle.inputs.group_plans import group_name, plan_of_group
 from treadle.inputs.verification import require_verified
 from treadle.lowering.friendlier import friendlier_trees
-from treadle.lowering.lowered import FriendlierTrees, Lowered, LoweredGroup, TargetFormat
+from treadle.lowering.lowered import FriendlierTrees as FriendlierTrees
+from treadle.lowering.lowered import Lowered as Lowered
+from treadle.lowering.lowered import LoweredGroup as LoweredGroup
+from treadle.lowering.lowered import TargetFormat as TargetFormat
 from treadle.lowering.ranges import narrowed_plan, text_ranges
-from treadle.options.keywords import TextKeywords
+from treadle.options.keywords import TextKeywords as TextKeywords
 from treadle.program.program import Program
 from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.schedules.collective import Collective
@@ -32,17 +37,6 @@ from treadle.schedules.trees.forest import ForestSchedule
 from treadle.simulation.point_to_point import shortfall
 from treadle.synthesis.trees.baselines.boxes import find_boxes
 from treadle.topologies.topology import Topology
-
-__all__ = [
-    "AUTO_CHUNKS",
-    "PLAN_CHUNKS",
-    "FriendlierTrees",
-    "Loading",
-    "Lowered",
-    "LoweredGroup",
-    "TargetFormat",
-    "TextKeywords",
-]
 
 
 def _lowered_group(plan: Plan, group: int | None) -> LoweredGroup | None:
@@ -72,6 +66,7 @@ def checked_text(
 def lowered_part(
     plan: Plan, record: Format, asked: TextOptions, where: tuple[str, bool], group: int | None
 ) -> Lowered:
+    """One part of a plan as text: of one group, or of all ranks."""
     path, in_own_folder = where
     part, asked = narrowed_plan(plan if group is None else plan_of_group(plan, group), record, asked)
     ranges = text_ranges(part, record, asked)

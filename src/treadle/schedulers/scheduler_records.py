@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from treadle.schedules.collective import SPANNING_KINDS, CollectiveKind
 from treadle.synthesis.scheduler import (
@@ -37,7 +38,7 @@ _GATHERS = (CollectiveKind.ALLGATHER, CollectiveKind.REDUCE_SCATTER, CollectiveK
 _ALLREDUCE = (CollectiveKind.ALLREDUCE,)
 
 
-def _of(form: ScheduleForm, *always: tuple[CollectiveKind, ...]) -> Callable[..., Scheduler]:
+def _of(form: ScheduleForm, *always: Any) -> Callable[..., Scheduler]:
     return lambda name, *values, **more: Scheduler(name, form, *always, *values, **more)
 
 

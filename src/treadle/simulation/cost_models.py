@@ -8,27 +8,17 @@ import numpy as np
 
 from treadle.errors import FormatError
 from treadle.input_files import is_file
-from treadle.simulation.costs.cost_model import ClassCost, CostModel, LinkClass, Protocol
-from treadle.simulation.costs.cost_model_file import load_cost_model, save_cost_model
-from treadle.simulation.costs.cost_presets import cost_presets, default_cost_model, reference_hop_ns
+from treadle.simulation.costs.cost_model import ClassCost as ClassCost
+from treadle.simulation.costs.cost_model import CostModel as CostModel
+from treadle.simulation.costs.cost_model import LinkClass as LinkClass
+from treadle.simulation.costs.cost_model import Protocol as Protocol
+from treadle.simulation.costs.cost_model_file import load_cost_model as load_cost_model
+from treadle.simulation.costs.cost_model_file import save_cost_model as save_cost_model
+from treadle.simulation.costs.cost_presets import cost_presets as cost_presets
+from treadle.simulation.costs.cost_presets import default_cost_model as default_cost_model
+from treadle.simulation.costs.cost_presets import reference_hop_ns as reference_hop_ns
 from treadle.simulation.costs.link_classes import CLASSES, link_classes
 from treadle.topologies.topology import Topology
-
-__all__ = [
-    "ClassCost",
-    "CostModel",
-    "CostModelLike",
-    "LinkClass",
-    "Protocol",
-    "as_cost_model",
-    "cost_model_of",
-    "cost_presets",
-    "default_cost_model",
-    "load_cost_model",
-    "reference_hop_ns",
-    "save_cost_model",
-    "step_alpha_ns",
-]
 
 CostModelLike = CostModel | str | Path
 

@@ -23,39 +23,21 @@ from treadle.simulation.costs.cost_model import CostModel
 from treadle.simulation.costs.message_prices import protocol_options
 from treadle.simulation.costs.priced_fabric import priced_fabric
 from treadle.simulation.critical_path import critical_path, describe_path
-from treadle.simulation.picture import utilisation_picture
-from treadle.simulation.result import Simulation
+from treadle.simulation.picture import utilisation_picture as utilisation_picture
+from treadle.simulation.result import Simulation as Simulation
 from treadle.simulation.schedule_tasks import schedule_graph
 from treadle.simulation.simulate import simulate_graph
 from treadle.simulation.simulated_sizes import SizedSimulation, simulate_sizes
-from treadle.simulation.simulation_options import (
-    Forwarding,
-    LatencyModel,
-    Sharing,
-    SimulationOptions,
-)
+from treadle.simulation.simulation_options import Forwarding as Forwarding
+from treadle.simulation.simulation_options import LatencyModel as LatencyModel
+from treadle.simulation.simulation_options import Sharing as Sharing
+from treadle.simulation.simulation_options import SimulationOptions as SimulationOptions
 from treadle.simulation.size_bounds.problem_bounds import size_bounds
 from treadle.simulation.size_bounds.size_witness import SizeBound
-from treadle.simulation.slice_limits import SliceLimit
+from treadle.simulation.slice_limits import SliceLimit as SliceLimit
 from treadle.simulation.tasks import TaskGraph
-from treadle.simulation.trace import simulation_trace
+from treadle.simulation.trace import simulation_trace as simulation_trace
 from treadle.tabular import Cell, Tabular, plain_row
-
-__all__ = [
-    "Forwarding",
-    "LatencyModel",
-    "Sharing",
-    "SimulatedRow",
-    "SimulatedSubject",
-    "Simulation",
-    "SimulationOptions",
-    "SimulationRun",
-    "SliceLimit",
-    "critical_path_lines",
-    "simulated",
-    "simulation_trace",
-    "utilisation_picture",
-]
 
 
 @brief("size_bytes", "algbw_bytes_per_s", "busbw_bytes_per_s", "slices", "efficiency")

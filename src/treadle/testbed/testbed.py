@@ -38,24 +38,13 @@ from treadle.testbed.crossovers import (
     crossovers,
     require_enough,
 )
-from treadle.testbed.delay_line import LineStatistics
-from treadle.testbed.launch import Timing, run_program
+from treadle.testbed.delay_line import LineStatistics as LineStatistics
+from treadle.testbed.launch import Timing as Timing
+from treadle.testbed.launch import run_program
 from treadle.testbed.layout import EmulatedLayout, burst_bytes, check_paths, make_layout, set_up_commands
-from treadle.testbed.network import missing_requirement, network, new_prefix, remove_leftovers, require
+from treadle.testbed.network import missing_requirement as missing_requirement
+from treadle.testbed.network import network, new_prefix, remove_leftovers, require
 from treadle.topologies.topology import Topology
-
-__all__ = [
-    "ALGORITHMS",
-    "EmulationResult",
-    "EmulationRow",
-    "LineStatistics",
-    "Skipped",
-    "Timing",
-    "clean_leftovers",
-    "dry_run",
-    "emulate",
-    "missing_requirement",
-]
 
 ALGORITHMS = ("bfb", "ring-steps", "tsmcf")
 """Tried where none is named; those that do not serve a fabric or a collective are skipped with the reason."""

@@ -19,25 +19,13 @@ from treadle.topologies.colour_refinement import (
     Colours,
     MergedFabric,
     Trace,
-    UndecidedError,
     merge_twins,
     refine,
     refine_like,
     sorted_links,
 )
+from treadle.topologies.colour_refinement import UndecidedError as UndecidedError
 from treadle.topologies.topology import Topology
-
-__all__ = [
-    "DEFAULT_WORK",
-    "UndecidedError",
-    "find_automorphism",
-    "find_isomorphism",
-    "is_reverse_symmetric",
-    "is_vertex_transitive",
-    "link_map",
-    "node_kinds",
-    "transpose_isomorphism",
-]
 
 DEFAULT_WORK = 500_000_000
 """Nodes and links that a search may visit, each as often as it is refined: about ten seconds."""

@@ -23,9 +23,10 @@ from treadle.schedules.witness import Witness
 from treadle.topologies.topology import Topology
 from treadle.verification.claims import Claims, Judge, check_kind
 from treadle.verification.trees.forest_check import ForestCheck
-from treadle.verification.violations import Findings, Report, Violation, ViolationKind
-
-__all__ = ["Report", "Violation", "ViolationKind", "verify", "verify_plan"]
+from treadle.verification.violations import Findings
+from treadle.verification.violations import Report as Report
+from treadle.verification.violations import Violation as Violation
+from treadle.verification.violations import ViolationKind as ViolationKind
 
 
 def verify(

@@ -11,8 +11,6 @@ from treadle.formats.request import TextRequest, Written
 from treadle.formats.text_arguments import check_heading
 from treadle.program.program import Buffer, OperationKind, Program
 
-__all__ = ["emit_cpu_xml"]
-
 _SEND, _, _RECEIVE_REDUCE, _COPY = map(int, OperationKind)
 
 

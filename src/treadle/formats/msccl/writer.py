@@ -7,10 +7,9 @@ from collections.abc import Iterator
 from fractions import Fraction
 
 from treadle.errors import FormatError
+from treadle.formats.msccl.block_assignment import LIMITS as LIMITS
 from treadle.formats.msccl.block_assignment import (
-    LIMITS,
     REMEDY,
-    Limits,
     MscclBlock,
     Pieces,
     assign_channels,
@@ -19,8 +18,9 @@ from treadle.formats.msccl.block_assignment import (
     form_blocks,
     form_steps,
 )
+from treadle.formats.msccl.block_assignment import Limits as Limits
 from treadle.formats.msccl.consolidation import consolidate_messages
-from treadle.formats.msccl.profile import Profile
+from treadle.formats.msccl.profile import Profile as Profile
 from treadle.formats.request import NOTHING_ASKED, TextRequest, Written, root_cautions
 from treadle.formats.selection.block_rate import spread_over_blocks
 from treadle.formats.selection.served import Selector
@@ -34,8 +34,6 @@ from treadle.formats.text_options import PROTOCOLS
 from treadle.program.addresses import Addresses
 from treadle.program.program import OperationKind, Program
 from treadle.schedules.collective import CollectiveKind
-
-__all__ = ["LIMITS", "Limits", "Profile", "emit_msccl_xml", "write"]
 
 _STEP_TYPES = {
     OperationKind.SEND: "s",

@@ -32,8 +32,6 @@ from treadle.program.program import Program
 from treadle.topologies.topology import Topology
 from treadle.units import format_size
 
-__all__ = ["MscclppLimits", "emit_mscclpp_json", "write"]
-
 SIMPLE, LL = PROTOCOLS = ("Simple", "LL")
 """Of the executor's plans: how messages carry their flags."""
 SWITCH_BLOCKS = 4

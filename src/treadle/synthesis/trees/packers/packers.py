@@ -18,7 +18,9 @@ from treadle.context import context, under
 from treadle.synthesis.trees.instance import Instance, find_violated_cut
 from treadle.synthesis.trees.packers.improvement import search_lower
 from treadle.synthesis.trees.packers.local_search import packing_height
-from treadle.synthesis.trees.packers.packed import Packed, Packer, PackingAttempt
+from treadle.synthesis.trees.packers.packed import Packed as Packed
+from treadle.synthesis.trees.packers.packed import Packer as Packer
+from treadle.synthesis.trees.packers.packed import PackingAttempt as PackingAttempt
 from treadle.synthesis.trees.packers.shortest_trees import is_dense, pack_shortest_trees
 from treadle.synthesis.trees.packers.tree_packing import Packing, pack_trees, rank_arcs
 from treadle.synthesis.trees.packers.vertex_matching import (
@@ -29,8 +31,6 @@ from treadle.synthesis.trees.packers.vertex_matching import (
     match_vertices,
 )
 from treadle.synthesis.trees.switch_removal import LogicalGraph
-
-__all__ = ["Packed", "Packer", "PackingAttempt", "largest_unit", "pack_lowest"]
 
 # Each is worth its code (test_alternatives.py). Without shortest paths hamming(2,24)
 # has height 3 and not 2, and crown(128) takes twice as long; without matching double_binary_tree(100) has 11
