@@ -60,9 +60,12 @@ class RememberedCosts:
     """Costs that are asked once for the same."""
 
     def __init__(self, costs: Costs) -> None:
-        self.words, self.is_bound = costs.words, costs.is_bound
+        self._costs, self.words, self.is_bound = costs, costs.words, costs.is_bound
         self.time_s, self.send_s = cache(costs.time_s), cache(costs.send_s)
         self.slowdowns = cache(costs.slowdowns)
+
+    def __reduce__(self) -> tuple[type, tuple[Costs]]:
+        return RememberedCosts, (self._costs,)  # caches of methods cannot be pickled
 
 
 @dataclass(frozen=True)
