@@ -9,7 +9,7 @@ is the port's. Format: NCCL 2.5 to 2.30, graph/topo.cc; later ones put the syste
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
@@ -107,8 +107,7 @@ def read(source: SourceText, options: ImportOptions) -> Imported:
 
 _UNMEASURED = 5000
 """GB/s that NCCL writes where it knows no speed (LOC_BW)."""
-_INTEL_SPEEDS = (("1/1/4/", 40), ("1/1/3/", 22), ("1/1/2/", 10), ("1/1/1/", 6))
-_CPU_SPEEDS = (("2/", 32), ("3/", 6), ("1/2/", 16), *_INTEL_SPEEDS)
+_CPU_SPEEDS = {"2/": 32, "3/": 6, "1/2/": 16, "1/1/4/": 40, "1/1/3/": 22, "1/1/2/": 10, "1/1/1/": 6}
 """GB/s that NCCL takes between CPUs, by how "architecture/vendor/model" begins (src/graph/topo.h)."""
 _LONGEST = 8192
 """Characters of a line that are looked at."""
@@ -135,7 +134,84 @@ def read_system(
         If the lines are no such tree, contradict each other or show no GPU; it names the line.
     """
     log = SourceText("", source)
-    return _Assembly(_nodes(lines, log), log, is_nominal=links is LinkSpeeds.NOMINAL).box()
+    nodes = _nodes(lines, log)
+    is_nominal = links is LinkSpeeds.NOMINAL
+    gpus = [node for node in nodes if node.kind == "GPU"]
+    if not gpus:
+        raise log.error("the system tree shows no GPU", line=nodes[0].line if nodes else None)
+    for node in gpus:
+        if node.more != _DEVICE and not re.fullmatch(r"-?\d{1,7}", node.more.strip()):
+            raise log.error(f"GPU/{node.id} has no rank", line=node.line)
+    has_ranks = all(node.more != _DEVICE for node in gpus)
+    gpus.sort(key=lambda node: int(node.more) if has_ranks else _number(node.id))
+    # CPUs, PCIe switches, and cards with several ports
+    inner = [
+        place
+        for place, node in enumerate(nodes)
+        if node.kind in ("CPU", "PCI")
+        or (node.kind == "NIC" and sum(link == "NET" for link, *_ in node.links) > 1)
+    ]
+    bridge_of = {place: number for number, place in enumerate(inner)}
+
+    def slot_of(node: _Node) -> Slot:
+        if node.above is None:
+            return Slot()
+        name = f"{node.kind}/{node.id}"
+        if node.above not in bridge_of:
+            raise log.error(f"{name} hangs from what is no switch", line=node.line)
+        if not node.speed:
+            raise log.error(f"{name} has a link of no speed", line=node.line)
+        bandwidth = int(node.speed * (_PCIE if is_nominal else 1) * GB_PER_S)
+        return Slot(above=bridge_of[node.above], bandwidth=bandwidth)
+
+    bridges = []
+    for node in (nodes[place] for place in inner):
+        kind, slot = _BRIDGES[node.kind], slot_of(node)
+        name = f"{node.kind}/{node.id}"
+        bridges.append(Bridge(kind=kind, name=name, above=slot.above, bandwidth=slot.bandwidth))
+    nics: dict[str, Nic] = {}
+    for place, node in enumerate(nodes):
+        for link, more, identity, speed, line in node.links:
+            if link != "NET":
+                continue
+            card, port = ["", "", "", *more.split("/")][-3:-1]
+            slot = Slot(above=bridge_of[place]) if place in bridge_of else slot_of(node)
+            name = f"NET/{identity}"
+            if name in nics:
+                raise log.error(f"{name} is there twice", line=line)
+            nics[name] = Nic(
+                name=name,
+                bandwidth=int(speed * GB_PER_S) or None,
+                guid=card,
+                port=int(port) if re.fullmatch(r"\d{1,4}", port) else None,
+                slot=slot,
+            )
+    warnings: list[Finding] = []
+    word, gpu_links, n_switches = _gpu_links(gpus, log, warnings, is_nominal=is_nominal)
+    if any(not link.bandwidth for link in gpu_links):
+        raise log.error("a link between GPUs has no speed", line=nodes[0].line)
+    devices = [
+        Gpu(
+            name=f"GPU/{node.id}",
+            bus_id=_bus_id(node.id),
+            rank=None if node.more == _DEVICE else int(node.more),
+            slot=slot_of(node),
+        )
+        for node in gpus
+    ]
+    try:
+        return Box(
+            gpus=tuple(devices),
+            links=tuple(gpu_links),
+            nics=tuple(sorted(nics.values(), key=lambda nic: _number(nic.name.removeprefix("NET/")))),
+            bridges=tuple(bridges),
+            host_links=_host_links(nodes, bridge_of),
+            n_switches=n_switches,
+            link_word=word,
+            warnings=tuple(warnings),
+        )
+    except TopologyError as error:
+        raise log.error(f"system tree: {error}", line=nodes[0].line) from None
 
 
 def _nodes(lines: Sequence[tuple[int, str]], source: SourceText) -> list[_Node]:
@@ -189,180 +265,82 @@ def _may_hold(holder: _Node, link: str) -> bool:
     return link != "NET" or holder.kind == "NIC"
 
 
-class _Assembly:
-    """Makes a box of a tree's nodes."""
+_BRIDGES = {"CPU": BridgeKind.HOST, "NIC": BridgeKind.CARD, "PCI": BridgeKind.SWITCH}
 
-    def __init__(self, nodes: Sequence[_Node], source: SourceText, *, is_nominal: bool) -> None:
-        self._nodes = nodes
-        self._is_nominal = is_nominal
-        self._source = source
-        self._warnings: list[Finding] = []
-        gpus = [place for place, node in enumerate(nodes) if node.kind == "GPU"]
-        if not gpus:
-            raise source.error("the system tree shows no GPU", line=nodes[0].line if nodes else None)
-        ranks = {place: self._rank(nodes[place]) for place in gpus}
-        has_ranks = None not in ranks.values()
-        self._gpus = sorted(
-            gpus, key=lambda place: ranks[place] or 0 if has_ranks else _number(f"/{nodes[place].id}")
-        )
-        self._bridge_of: dict[int, int] = {}
-        self._word = "NVLink"
 
-    def _rank(self, node: _Node) -> int | None:
-        if node.more == _DEVICE:
-            return None
-        if not re.fullmatch(r"-?\d{1,7}", node.more.strip()):
-            raise self._source.error(f"GPU/{node.id} has no rank", line=node.line)
-        return int(node.more)
-
-    def box(self) -> Box:
-        """The box, its GPUs in rank order."""
-        bridges = self._bridges()
-        nics = self._nics()
-        links, n_switches = self._links()
-        gpus = []
-        for place in self._gpus:
-            node = self._nodes[place]
-            identity, rank, slot = _bus_id(node.id), self._rank(node), self._slot(node)
-            gpus.append(Gpu(name=f"GPU/{node.id}", bus_id=identity, rank=rank, slot=slot))
-        try:
-            return Box(
-                gpus=tuple(gpus),
-                links=tuple(links),
-                nics=tuple(nics),
-                bridges=tuple(bridges),
-                host_links=self._host_links(),
-                n_switches=n_switches,
-                link_word=self._word,
-                warnings=tuple(self._warnings),
-            )
-        except TopologyError as error:
-            raise self._source.error(f"system tree: {error}", line=self._nodes[0].line) from None
-
-    def _bridges(self) -> list[Bridge]:
-        """CPUs, PCIe switches, and cards with several ports."""
-        kinds = {"CPU": BridgeKind.HOST, "NIC": BridgeKind.CARD}
-        bridges: list[Bridge] = []
-        for place, node in enumerate(self._nodes):
-            ports = sum(link == "NET" for link, *_ in node.links)
-            if node.kind == "GPU" or (node.kind == "NIC" and ports < 2):
+def _gpu_links(
+    gpus: Sequence[_Node], source: SourceText, warnings: list[Finding], *, is_nominal: bool
+) -> tuple[str, list[GpuLink], int]:
+    """The kind of links, those between GPUs and to the switch, and how many switches there are."""
+    word = "NVLink"
+    number_of = {node.id: number for number, node in enumerate(gpus)}
+    speeds: dict[tuple[int, int | None], Fraction] = {}
+    switches: set[str] = set()
+    units: Sequence[tuple[Fraction, Fraction, int]] = _NVLINK
+    for gpu, node in enumerate(gpus):
+        for link, kind, identity, speed, line in node.links:
+            if link not in _GPU_LINKS or kind not in ("NVS", "GPU", "DEV"):
+                if link not in ("LOC", "NET"):
+                    text = f"GPU {gpu}: its {link} to {kind}/{identity} is left out"
+                    warnings.append(Finding(text, f"line {line}"))
                 continue
-            self._bridge_of[place] = len(bridges)
-            kind, name, slot = (
-                kinds.get(node.kind, BridgeKind.SWITCH),
-                f"{node.kind}/{node.id}",
-                self._slot(node),
-            )
-            bridges.append(Bridge(kind=kind, name=name, above=slot.above, bandwidth=slot.bandwidth))
-        return bridges
+            word, units = _GPU_LINKS[link]
+            if kind == "NVS":
+                switches.add(identity)
+                speeds[gpu, None] = speeds.get((gpu, None), Fraction(0)) + speed
+                continue
+            other = number_of.get(identity)
+            if other is None:
+                raise source.error(f"a link to GPU/{identity}, which the tree does not show", line=line)
+            if other == gpu:
+                raise source.error(f"a link of GPU/{identity} to itself", line=line)
+            key = (min(gpu, other), max(gpu, other))
+            if speeds.setdefault(key, speed) != speed:
+                text = f"links of GPUs {key[0]} and {key[1]} differ by direction; the slower counts"
+                warnings.append(Finding(text, f"line {line}"))
+                speeds[key] = min(speeds[key], speed)
+    # the library's and the nominal speed of one link, if one pair only explains all speeds
+    fitting = [
+        (unit, nominal)
+        for unit, nominal, most in units
+        if all(
+            1 <= round(speed / unit) <= most and abs(speed - round(speed / unit) * unit) <= _ROUNDING
+            for speed in speeds.values()
+        )
+    ]
+    is_known = len(fitting) == 1
+    if speeds and not is_known and is_nominal:
+        text = "links of GPUs have speeds of no known generation; the log's own stand for nominal ones"
+        warnings.append(Finding(text))
+    links = []
+    for gpu, to in sorted(speeds, key=lambda pair: (pair[0], pair[1] or -1)):
+        speed = speeds[gpu, to]
+        count = round(speed / fitting[0][0]) if is_known else 1
+        if is_known and is_nominal:
+            speed = count * fitting[0][1]
+        links.append(GpuLink(gpu=gpu, other=to, count=count, bandwidth=int(speed * GB_PER_S)))
+    return word, links, len(switches)
 
-    def _slot(self, node: _Node) -> Slot:
-        """Where a node hangs, and its speed."""
-        if node.above is None:
-            return Slot()
-        if node.above not in self._bridge_of:
-            message = f"{node.kind}/{node.id} hangs from what is no switch"
-            raise self._source.error(message, line=node.line)
-        if not node.speed:
-            raise self._source.error(f"{node.kind}/{node.id} has a link of no speed", line=node.line)
-        bandwidth = int(node.speed * (_PCIE if self._is_nominal else 1) * GB_PER_S)
-        return Slot(above=self._bridge_of[node.above], bandwidth=bandwidth)
 
-    def _nics(self) -> list[Nic]:
-        """Ports, each where its card hangs."""
-        found: dict[str, Nic] = {}
-        for place, node in enumerate(self._nodes):
-            for link, more, identity, speed, line in node.links:
-                if link != "NET":
-                    continue
-                card, port = ["", "", "", *more.split("/")][-3:-1]
-                slot = Slot(above=self._bridge_of[place]) if place in self._bridge_of else self._slot(node)
-                name = f"NET/{identity}"
-                if name in found:
-                    raise self._source.error(f"{name} is there twice", line=line)
-                found[name] = Nic(
-                    name=name,
-                    bandwidth=int(speed * GB_PER_S) or None,
-                    guid=card,
-                    port=int(port) if re.fullmatch(r"\d{1,4}", port) else None,
-                    slot=slot,
-                )
-        return sorted(found.values(), key=lambda nic: _number(nic.name))
-
-    def _links(self) -> tuple[list[GpuLink], int]:
-        """NVLinks between GPUs and to the switch, and how many switches there are."""
-        gpu_of = {self._nodes[place].id: number for number, place in enumerate(self._gpus)}
-        speeds: dict[tuple[int, int | None], Fraction] = {}
-        switches: set[str] = set()
-        units: Sequence[tuple[Fraction, Fraction, int]] = _NVLINK
-        for gpu, place in enumerate(self._gpus):
-            for link, kind, identity, speed, line in self._nodes[place].links:
-                if link not in _GPU_LINKS or kind not in ("NVS", "GPU", "DEV"):
-                    if link not in ("LOC", "NET"):
-                        text = f"GPU {gpu}: its {link} to {kind}/{identity} is left out"
-                        self._warnings.append(Finding(text, f"line {line}"))
-                    continue
-                self._word, units = _GPU_LINKS[link]
-                if kind == "NVS":
-                    switches.add(identity)
-                    speeds[gpu, None] = speeds.get((gpu, None), Fraction(0)) + speed
-                    continue
-                other = gpu_of.get(identity)
-                if other is None:
-                    message = f"a link to GPU/{identity}, which the tree does not show"
-                    raise self._source.error(message, line=line)
-                if other == gpu:
-                    raise self._source.error(f"a link of GPU/{identity} to itself", line=line)
-                key = (min(gpu, other), max(gpu, other))
-                if speeds.setdefault(key, speed) != speed:
-                    text = f"links of GPUs {key[0]} and {key[1]} differ by direction; the slower counts"
-                    self._warnings.append(Finding(text, f"line {line}"))
-                    speeds[key] = min(speeds[key], speed)
-        # the library's and the nominal speed of one link, if one pair only explains all speeds
-        fitting = [
-            (unit, nominal)
-            for unit, nominal, most in units
-            if all(
-                1 <= round(speed / unit) <= most and abs(speed - round(speed / unit) * unit) <= _ROUNDING
-                for speed in speeds.values()
-            )
-        ]
-        unit, nominal = fitting[0] if len(fitting) == 1 else (None, None)
-        if speeds and unit is None and self._is_nominal:
-            text = "links of GPUs have speeds of no known generation; the log's own stand for nominal ones"
-            self._warnings.append(Finding(text))
-        if any(speed <= 0 for speed in speeds.values()):
-            raise self._source.error("a link between GPUs has no speed", line=self._nodes[0].line)
-        links = []
-        for gpu, to in sorted(speeds, key=lambda pair: (pair[0], pair[1] or -1)):
-            speed = speeds[gpu, to]
-            count = 1 if unit is None else round(speed / unit)
-            if nominal is not None and self._is_nominal:
-                speed = count * nominal
-            links.append(GpuLink(gpu=gpu, other=to, count=count, bandwidth=int(speed * GB_PER_S)))
-        return links, len(switches)
-
-    def _host_links(self) -> tuple[HostLink, ...]:
-        cpus = {
-            node.id: self._bridge_of[place] for place, node in enumerate(self._nodes) if node.kind == "CPU"
-        }
-        found: dict[tuple[int, int], HostLink] = {}
-        for node in self._nodes:
-            for link, kind, identity, speed, _ in node.links:
-                if link != "SYS" or kind != "CPU" or node.kind != "CPU" or identity not in cpus or not speed:
-                    continue
-                one, other = sorted((cpus[node.id], cpus[identity]))
-                bandwidth: int | None = int(speed * GB_PER_S)
-                origin = HostSpeed.FILE
-                if speed >= _UNMEASURED:
-                    model = f"{node.more}/"
-                    amounts = [amount for begin, amount in _CPU_SPEEDS if model.startswith(begin)]
-                    bandwidth = amounts[0] * GB_PER_S if amounts else None
-                    origin = HostSpeed.LIBRARY if amounts else HostSpeed.UNKNOWN
-                if one != other:
-                    joint = HostLink(one=one, other=other, bandwidth=bandwidth, origin=origin)
-                    found.setdefault((one, other), joint)
-        return tuple(found[ends] for ends in sorted(found))
+def _host_links(nodes: Sequence[_Node], bridge_of: Mapping[int, int]) -> tuple[HostLink, ...]:
+    cpus = {node.id: bridge_of[place] for place, node in enumerate(nodes) if node.kind == "CPU"}
+    found: dict[tuple[int, int], HostLink] = {}
+    for node in nodes:
+        for link, kind, identity, speed, _ in node.links if node.kind == "CPU" else ():
+            if link != "SYS" or kind != "CPU" or identity not in cpus or not speed:
+                continue
+            one, other = sorted((cpus[node.id], cpus[identity]))
+            if one == other:
+                continue
+            bandwidth: int | None = int(speed * GB_PER_S)
+            origin = HostSpeed.FILE
+            if speed >= _UNMEASURED:
+                model = f"{node.more}/"
+                amounts = [amount for begin, amount in _CPU_SPEEDS.items() if model.startswith(begin)]
+                bandwidth = amounts[0] * GB_PER_S if amounts else None
+                origin = HostSpeed.LIBRARY if amounts else HostSpeed.UNKNOWN
+            found.setdefault((one, other), HostLink(one=one, other=other, bandwidth=bandwidth, origin=origin))
+    return tuple(found[ends] for ends in sorted(found))
 
 
 def _bus_id(identity: str) -> str:
@@ -373,7 +351,7 @@ def _bus_id(identity: str) -> str:
     return f"{digits[:4]}:{digits[4:6]}:{digits[6:8]}.{digits[8]}".lower()
 
 
-def _number(name: str) -> tuple[int, int]:
+def _number(identity: str) -> tuple[int, int]:
     """Order of NETs: by system, then by number."""
-    system, _, number = name.partition("/")[2].rpartition("-")
+    system, _, number = identity.rpartition("-")
     return int(system or "0", 16), int(number, 16)

@@ -44,8 +44,8 @@ from treadle.units import format_link_bandwidth
 _DUMP = "read a dump of the machine (NCCL_TOPO_DUMP_FILE)"
 NETWORKS = "one-switch, rail, rails:K or leaf-spine:L,S[,over]"
 """What ``--network`` takes."""
-_RAILS = re.compile(r"rails:([0-9]{1,6})")
 _LEAF_SPINE = re.compile(r"leaf-spine:([0-9]{1,6}),([0-9]{1,6})(?:,([0-9]{1,6})(?::1)?)?")
+_NETWORK = re.compile(f"one-switch|rail|rails:[0-9]{{1,6}}|{_LEAF_SPINE.pattern}")
 
 
 def fabric_of(source: SourceText, box: Box, options: ImportOptions, format: str) -> Imported:
@@ -108,10 +108,9 @@ def fabric_of(source: SourceText, box: Box, options: ImportOptions, format: str)
         switch = builder.switch(f"box{number}.nvswitch") if box.has_switch else ""
         for link in box.links:
             builder.duplex(gpus[link.gpu], switch if link.other is None else gpus[link.other], link.bandwidth)
+    is_split = is_full and not has_p2p
     ports = [
-        _add_tree(
-            builder, f"box{number}", box, speeds, tree, is_full=is_full, is_split=is_full and not has_p2p
-        )
+        _add_tree(builder, f"box{number}", box, speeds, tree, is_full=is_full, is_split=is_split)
         for number in range(boxes)
     ]
     if boxes > 1:
@@ -136,12 +135,13 @@ def _of_trays(source: SourceText, box: Box, trays: int) -> Box:
     nics: list[Nic] = []
     bridges: list[Bridge] = []
     links: list[GpuLink] = []
-    host_links: list[HostLink] = []
+    joints: list[HostLink] = []
     for tray in range(trays):
-        word, n_gpus, n_bridges = f"tray {tray} ", len(gpus), len(bridges)
+        n_gpus, n_bridges = len(gpus), len(bridges)
+        word = f"tray {tray} "
         for gpu in box.gpus:
-            slot = replace(gpu.slot, above=moved(gpu.slot.above, n_bridges))
             rank = moved(gpu.rank, n_gpus)
+            slot = replace(gpu.slot, above=moved(gpu.slot.above, n_bridges))
             gpus.append(replace(gpu, name=word + gpu.name, host=tray, rank=rank, slot=slot))
         for nic in box.nics:
             slot = replace(nic.slot, above=moved(nic.slot.above, n_bridges))
@@ -151,18 +151,12 @@ def _of_trays(source: SourceText, box: Box, trays: int) -> Box:
             for bridge in box.bridges
         ]
         links += [replace(link, gpu=link.gpu + n_gpus, other=moved(link.other, n_gpus)) for link in box.links]
-        host_links += [
+        joints += [
             replace(joint, one=joint.one + n_bridges, other=joint.other + n_bridges)
             for joint in box.host_links
         ]
-    return replace(
-        box,
-        gpus=tuple(gpus),
-        nics=tuple(nics),
-        bridges=tuple(bridges),
-        links=tuple(links),
-        host_links=tuple(host_links),
-    )
+    lists = {"gpus": gpus, "nics": nics, "bridges": bridges, "links": links, "host_links": joints}
+    return replace(box, **{name: tuple(parts) for name, parts in lists.items()})  # type: ignore[arg-type]
 
 
 def _whole_tree(source: SourceText, box: Box, speeds: Mapping[int, int], format: str) -> tuple[PcieLink, ...]:
@@ -228,8 +222,12 @@ def _pcie_doubts(box: Box, tree: Sequence[PcieLink]) -> Iterator[Finding]:
 def _count_boxes(source: SourceText, options: ImportOptions) -> int:
     """How many boxes; FormatError unless the network that joins several is said."""
     if options.network is not None:
-        if not (options.network in ("one-switch", "rail") or _shape(options.network)):
-            hint = _meant(options.network)
+        if not _NETWORK.fullmatch(options.network):
+            word, _, numbers = options.network.partition(":")
+            if re.fullmatch("[0-9]{1,6}", numbers) and word.casefold() in ("rail", "rails"):
+                hint = f"; did you mean rails:{numbers}?"
+            else:
+                hint = did_you_mean(word, ("one-switch", "rail", "rails:K", "leaf-spine:L,S"))
             raise source.error(f"--network {options.network[:40]!r}: expected {NETWORKS}{hint}")
         if options.boxes is None:
             raise source.error("--network joins several boxes; say by --boxes how many there are")
@@ -237,18 +235,6 @@ def _count_boxes(source: SourceText, options: ImportOptions) -> int:
     if boxes > 1 and options.network is None:
         raise source.error(f"the file describes one box; say by --network what joins {boxes}: {NETWORKS}")
     return boxes
-
-
-def _meant(network: str) -> str:
-    """What a network's name was probably to be, for the end of a message."""
-    word, _, numbers = network.partition(":")
-    if re.fullmatch("[0-9]{1,6}", numbers) and word.casefold() in ("rail", "rails"):
-        return f"; did you mean rails:{numbers}?"
-    return did_you_mean(word, ("one-switch", "rail", "rails:K", "leaf-spine:L,S"))
-
-
-def _shape(network: str) -> re.Match[str] | None:
-    return _RAILS.fullmatch(network) or _LEAF_SPINE.fullmatch(network)
 
 
 def _choose_nics(source: SourceText, box: Box, options: ImportOptions, warnings: list[Finding]) -> list[int]:
@@ -355,26 +341,19 @@ def _join(
     network: str,
 ) -> None:
     """Join the NICs of all boxes; `ports` has their names by box, `speeds` their bytes/s."""
-    match = _shape(network)
-    if match is not None and network.startswith("leaf-spine"):
-        _join_leaves(source, builder, ports, speeds, match)
+    if (match := _LEAF_SPINE.fullmatch(network)) is None:
+        rails = {"one-switch": 1, "rail": len(speeds)}.get(network)
+        if rails is None:
+            rails = int(network.removeprefix("rails:"))
+        if not 1 <= rails <= len(speeds):
+            raise source.error(
+                f"--network {network}: a box has {len(speeds)} NICs, expected 1 to so many rails"
+            )
+        switches = [builder.switch(f"ib{rail}") for rail in range(rails)]
+        for names in ports:
+            for order, (name, speed) in enumerate(zip(names, speeds, strict=True)):
+                builder.duplex(name, switches[order % rails], speed)
         return
-    rails = 1 if network == "one-switch" else len(speeds) if match is None else int(match[1])
-    if not 1 <= rails <= len(speeds):
-        raise source.error(f"--network {network}: a box has {len(speeds)} NICs, expected 1 to so many rails")
-    switches = [builder.switch(f"ib{rail}") for rail in range(rails)]
-    for names in ports:
-        for order, (name, speed) in enumerate(zip(names, speeds, strict=True)):
-            builder.duplex(name, switches[order % rails], speed)
-
-
-def _join_leaves(
-    source: SourceText,
-    builder: TopologyBuilder,
-    ports: Sequence[Sequence[str]],
-    speeds: Sequence[int],
-    match: re.Match[str],
-) -> None:
     leaves, spines, over, boxes = int(match[1]), int(match[2]), int(match[3] or 1), len(ports)
     if not 1 <= leaves <= boxes or not 1 <= spines <= 2**16 or over < 1:
         raise source.error(

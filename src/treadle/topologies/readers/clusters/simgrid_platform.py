@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 from fractions import Fraction
 from itertools import product
 from typing import Any
@@ -65,7 +66,7 @@ def read(source: SourceText, options: ImportOptions) -> Imported:
     if root.tag != "platform":
         raise Attributes(source).error(root, "is not SimGrid's <platform>")
     if next(root.iter("cluster"), None) is None and next(root.iter("host"), None) is not None:
-        return _Routes(source).imported(root)
+        return _imported_routes(source, root)
     cluster = _Cluster(source, _only_cluster(source, root))
     shape = cluster.given("topology", "FLAT")
     if shape not in _SHAPES:
@@ -121,95 +122,92 @@ class _Platform(Attributes):
         return whole_latency(self.source, key, value)
 
 
-class _Routes(_Platform):
-    """Hosts, routers and links of zones, and the routes between them."""
+def _imported_routes(source: SourceText, root: etree._Element) -> Imported:
+    """The fabric of hosts, routers and links of zones, and of the routes between them."""
+    words = _Platform(source)
+    links: dict[str, etree._Element] = {}
+    kinds: dict[str, str] = {}
+    for element in root.iter():
+        tag = element.tag
+        if tag in ("host", "router", "link"):
+            found: dict[str, Any] = links if tag == "link" else kinds
+            name = words.name(element)
+            if name in found:
+                raise words.error(element, f"{shown(name)} stands here a second time")
+            found[name] = element if tag == "link" else tag
+            check_import_size(source, nodes=len(kinds))
+        elif tag not in _HARMLESS and tag not in _ROUTES and tag != "link_ctn":
+            raise words.error(element, "is not read next to routes")
+    title = next((str(one.get("id")) for one in root.iter("zone", "AS") if one.get("id")), source.stem)
+    if not title.isprintable():
+        raise source.error(f"id={shown(title)}: expected one line without control characters")
+    builder = TopologyBuilder(title)
+    for name, kind in kinds.items():
+        (builder.compute if kind == "host" else builder.switch)(name)
+    shared = _take_routes(words, root, builder, kinds, links)
+    hosts = sum(kind == "host" for kind in kinds.values())
+    topology = builder.build()
+    note = "carries both directions with one bandwidth; each direction is given all of it"
+    warnings = (Finding(note, f"link {min(shared)}" + " and others" * (len(shared) > 1)),) if shared else ()
+    recognised = {
+        "routes": f"{topology.n_links} of one link each",
+        "nodes": f"{hosts} hosts, {len(kinds) - hosts} routers",
+        "rank order": "hosts in the order of the file",
+    }
+    return Imported(topology, "simgrid", recognised, warnings=warnings)
 
-    def __init__(self, source: SourceText) -> None:
-        super().__init__(source)
-        self.links: dict[str, etree._Element] = {}
-        self.kinds: dict[str, str] = {}
-        self.joined: dict[tuple[str, str], etree._Element] = {}
-        """Ordered pairs of nodes with a route."""
-        self.used: dict[tuple[str, str], tuple[str, str]] = {}
-        """For links and their directions, the pair whose route crosses them."""
-        self.shared: set[str] = set()
-        """Links that one bandwidth is stated of for both directions."""
 
-    def imported(self, root: etree._Element) -> Imported:
-        for element in root.iter():
-            tag = element.tag
-            if tag in ("host", "router", "link"):
-                found: dict[str, Any] = self.links if tag == "link" else self.kinds
-                name = self.name(element)
-                if name in found:
-                    raise self.error(element, f"{shown(name)} stands here a second time")
-                found[name] = element if tag == "link" else tag
-                check_import_size(self.source, nodes=len(self.kinds))
-            elif tag not in _HARMLESS and tag not in _ROUTES and tag != "link_ctn":
-                raise self.error(element, "is not read next to routes")
-        zones = [str(one.get("id")) for one in root.iter("zone", "AS") if one.get("id")]
-        title = zones[0] if zones else self.source.stem
-        if not title.isprintable():
-            raise self.source.error(f"id={shown(title)}: expected one line without control characters")
-        builder = TopologyBuilder(title)
-        for name, kind in self.kinds.items():
-            (builder.compute if kind == "host" else builder.switch)(name)
-        for route in root.iter(*_ROUTES):
-            self._take_route(builder, route)
-        hosts = sum(kind == "host" for kind in self.kinds.values())
-        topology = builder.build()
-        note = "carries both directions with one bandwidth; each direction is given all of it"
-        names = sorted(self.shared)
-        warnings = (Finding(note, f"link {names[0]}" + " and others" * (len(names) > 1)),) if names else ()
-        found = {
-            "routes": f"{topology.n_links} of one link each",
-            "nodes": f"{hosts} hosts, {len(self.kinds) - hosts} routers",
-            "rank order": "hosts in the order of the file",
-        }
-        return Imported(topology, "simgrid", found, warnings=warnings)
-
-    def _take_route(self, builder: TopologyBuilder, route: etree._Element) -> None:
-        tail, head = (self.word(route, key) for key in _ROUTES[route.tag])
+def _take_routes(
+    words: _Platform,
+    root: etree._Element,
+    builder: TopologyBuilder,
+    kinds: Mapping[str, str],
+    links: Mapping[str, etree._Element],
+) -> set[str]:
+    """Add the links that routes cross; the names of those with one bandwidth for both directions."""
+    joined: set[tuple[str, str]] = set()
+    # for links and their directions, the pair whose route crosses them
+    used: dict[tuple[str, str], tuple[str, str]] = {}
+    shared: set[str] = set()
+    for route in root.iter(*_ROUTES):
+        tail, head = (words.word(route, key) for key in _ROUTES[route.tag])
         for end in (tail, head):
-            if end not in self.kinds:
-                raise self.error(route, f"there is no host or router {shown(end)}")
+            if end not in kinds:
+                raise words.error(route, f"there is no host or router {shown(end)}")
         if tail == head:
-            return  # within a host
+            continue  # within a host
         crossed = list(route.iter("link_ctn"))
         if len(crossed) != 1:
             count = f"{len(crossed)} links; in a graph each route is one link"
-            raise self.error(route, f"{tail} to {head} crosses {count}")
-        name = self.word(crossed[0], "id")
-        if name not in self.links:
-            raise self.error(crossed[0], f"there is no link {shown(name)}")
-        link = self.links[name]
-        speed, latency = self.speed(link, "bandwidth"), self.time(link, "latency", "0s")
-        check_import_size(self.source, links=len(self.joined) + 2)
+            raise words.error(route, f"{tail} to {head} crosses {count}")
+        name = words.word(crossed[0], "id")
+        if name not in links:
+            raise words.error(crossed[0], f"there is no link {shown(name)}")
+        link = links[name]
+        speed, latency = words.speed(link, "bandwidth"), words.time(link, "latency", "0s")
+        check_import_size(words.source, links=len(joined) + 2)
+        policy = link.get("sharing_policy", "SHARED")
+        if policy not in ("SHARED", "SPLITDUPLEX"):
+            expected = "expected SHARED or SPLITDUPLEX"
+            raise words.error(link, f"sharing_policy={shown(policy)}: {expected}")
         direction = crossed[0].get("direction", "NONE")
         pairs = [((tail, head), direction)]
         if route.get("symmetrical", "YES").upper() in ("YES", "TRUE", "1"):
             turned = {"UP": "DOWN", "DOWN": "UP"}
             pairs.append(((head, tail), turned.get(direction, "NONE")))
         for pair, way in pairs:
-            self._use(route, name, way, pair)
+            if pair in joined:
+                raise words.error(route, f"{pair[0]} to {pair[1]} has a second route")
+            joined.add(pair)
+            other = used.setdefault((name, way if policy == "SPLITDUPLEX" else ""), pair)
+            if other != pair:
+                if (policy == "SPLITDUPLEX" and way != "NONE") or {*other} != {*pair}:
+                    reason = f"from {other[0]} to {other[1]}, too; a link of a graph joins two nodes"
+                    raise words.error(route, f"link {shown(name)} is crossed {reason}")
+                if policy == "SHARED":
+                    shared.add(name)
             builder.link(*pair, speed, latency)
-
-    def _use(self, route: etree._Element, name: str, way: str, pair: tuple[str, str]) -> None:
-        """Note that a pair's route crosses a link; FormatError if other pairs' do, too, or it is no link."""
-        policy = self.links[name].get("sharing_policy", "SHARED")
-        if policy not in ("SHARED", "SPLITDUPLEX"):
-            expected = "expected SHARED or SPLITDUPLEX"
-            raise self.error(self.links[name], f"sharing_policy={shown(policy)}: {expected}")
-        if self.joined.setdefault(pair, route) is not route:
-            raise self.error(route, f"{pair[0]} to {pair[1]} has a second route")
-        other = self.used.setdefault((name, way if policy == "SPLITDUPLEX" else ""), pair)
-        if other == pair:
-            return
-        if (policy == "SPLITDUPLEX" and way != "NONE") or {*other} != {*pair}:
-            reason = f"from {other[0]} to {other[1]}, too; a link of a graph joins two nodes"
-            raise self.error(route, f"link {shown(name)} is crossed {reason}")
-        if policy == "SHARED":
-            self.shared.add(name)
+    return shared
 
 
 class _Cluster(_Platform):
@@ -246,8 +244,10 @@ class _Cluster(_Platform):
     def given(self, key: str, default: str | None = None) -> str:
         return self.word(self.element, key, default)
 
-    def shape(self, parts: int) -> list[list[int]]:
-        """Numbers of ``2;4,4;1,2``, parted by semicolons."""
+    def shape(self, parts: int, limited: str = "") -> list[list[int]]:
+        """Numbers of ``2;4,4;1,2``, parted by semicolons; `limited`: why a limiter has no place in such."""
+        if limited and self.is_limited:
+            raise self.wrong(f"limiter_link: {limited}; it is read of flat clusters and dragonflies")
         text = self.given("topo_parameters")
         found = [
             [whole(self.source, "topo_parameters", item, 1, _MOST) for item in part.split(",")]
@@ -257,18 +257,14 @@ class _Cluster(_Platform):
             raise self.wrong(f"topo_parameters={shown(text)}: expected {parts} parts with semicolons between")
         return found
 
-    def expect_hosts(self, count: int) -> None:
+    def add_hosts(self, count: int, nodes: int, links: int) -> None:
+        """Add the hosts, if the shape has as many and the fabric is not too large."""
         if count != len(self.hosts):
             text = f"topo_parameters={shown(self.given('topo_parameters'))}"
             raise self.wrong(f"{text} is of {count} hosts, radical of {len(self.hosts)}")
-
-    def add_hosts(self) -> None:
+        check_import_size(self.source, nodes=nodes, links=links)
         for host in self.hosts:
             self.builder.compute(host)
-
-    def refuse_limiter(self, why: str) -> None:
-        if self.is_limited:
-            raise self.wrong(f"limiter_link: {why}; it is read of flat clusters and dragonflies")
 
     def join_host(self, host: str, switch: str) -> None:
         self.builder.duplex(host, switch, self.host_bandwidth, self.latency)
@@ -286,7 +282,8 @@ def _flat(cluster: _Cluster) -> str:
         if backbone < all_hosts:
             one, other = map(format_link_bandwidth, (backbone, all_hosts))
             raise cluster.wrong(f"bb_bw: a backbone of {one} for hosts of {other} in all is no graph")
-    cluster.add_hosts()
+    for host in cluster.hosts:
+        cluster.builder.compute(host)
     crossbar = cluster.builder.switch("crossbar")
     for host in cluster.hosts:
         cluster.join_host(host, crossbar)
@@ -299,16 +296,13 @@ def _fat_tree(cluster: _Cluster) -> str:
     A node of level l has l digits below numbered by its parents' place and the others by children; those of
     neighbouring levels are joined where all digits but the one between them agree.
     """
-    cluster.refuse_limiter("switches of a fat tree have it too")
-    first, down, up, cables = cluster.shape(4)
+    first, down, up, cables = cluster.shape(4, "switches of a fat tree have it too")
     levels = first[0]
     if len(first) != 1 or any(len(row) != levels for row in (down, up, cables)):
         raise cluster.wrong("topo_parameters: expected as many numbers in each part as there are levels")
-    cluster.expect_hosts(math.prod(down))
     sizes = [math.prod(up[:level]) * math.prod(down[level:]) for level in range(levels + 1)]
     links = sum(2 * size * up[level] * cables[level] for level, size in enumerate(sizes[:-1]))
-    check_import_size(cluster.source, nodes=sum(sizes), links=links)
-    cluster.add_hosts()
+    cluster.add_hosts(math.prod(down), sum(sizes), links)
     names: list[dict[tuple[int, ...], str]] = []
     for level in range(levels + 1):
         # the first digit counts fastest
@@ -328,11 +322,8 @@ def _fat_tree(cluster: _Cluster) -> str:
 
 
 def _torus(cluster: _Cluster) -> str:
-    cluster.refuse_limiter("hosts of a torus pass on what is not theirs")
-    (sizes,) = cluster.shape(1)
-    cluster.expect_hosts(math.prod(sizes))
-    check_import_size(cluster.source, nodes=len(cluster.hosts), links=2 * len(cluster.hosts) * len(sizes))
-    cluster.add_hosts()
+    (sizes,) = cluster.shape(1, "hosts of a torus pass on what is not theirs")
+    cluster.add_hosts(math.prod(sizes), len(cluster.hosts), 2 * len(cluster.hosts) * len(sizes))
     stride = 1
     for size in sizes:
         for k, host in enumerate(cluster.hosts):
@@ -357,10 +348,8 @@ def _dragonfly(cluster: _Cluster) -> str:
         needed = f"{groups} groups need as many routers in each, not {chassis * blades}"
         raise cluster.wrong(f"topo_parameters: {needed}")
     n = groups * chassis * blades
-    cluster.expect_hosts(n * nodes)
     most = 2 * (n * nodes + n * (blades * green + chassis * black) + groups * groups * blue)
-    check_import_size(cluster.source, nodes=min(n * (nodes + 1), MAX_IMPORTED_NODES + 1), links=most)
-    cluster.add_hosts()
+    cluster.add_hosts(n * nodes, min(n * (nodes + 1), MAX_IMPORTED_NODES + 1), most)
     places = list(product(range(groups), range(chassis), range(blades)))
     router = {place: "group{}.chassis{}.router{}".format(*place) for place in places}
     for name in router.values():
