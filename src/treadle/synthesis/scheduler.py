@@ -27,7 +27,9 @@ from treadle.topologies.transforms.host_cards import without_cards
 Need = Callable[[Topology, Collective], Refusal | None]
 """What must hold of a problem, named by what it asks for: ``no_switches``; why it does not hold, or None."""
 
-Trials = Callable[[Topology, Collective], Sequence[Mapping[str, object]]]
+OptionSets = Sequence[Mapping[str, object]]
+
+Trials = OptionSets | Callable[[Topology, Collective], OptionSets]
 """Sets of options of a scheduler, by field, that may be quickest at some size."""
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -164,8 +166,8 @@ class Scheduler:
 
     def trials(self, topology: Topology, collective: Collective) -> tuple[Mapping[str, object], ...]:
         """Sets of options to be tried where the best at a size is looked for; the first asks for nothing."""
-        more: Trials | None = getattr(self.load(), _TRIALS, None)
-        return ({}, *(more(topology, collective) if more is not None else ()))
+        more: Trials = getattr(self.load(), _TRIALS, ())
+        return ({}, *(more(topology, collective) if callable(more) else more))
 
     def make(
         self, topology: Topology, collective: Collective, options: Mapping[str, object], **known: object

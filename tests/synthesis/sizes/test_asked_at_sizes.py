@@ -99,8 +99,11 @@ def test_trials_of_axes() -> None:
 
 def test_trials_of_pieces_and_trees() -> None:
     fabric = linked_boxes(2, 4)
-    assert scatter_pieces._trials(fabric, everyone(fabric)) == [{"chunks": c} for c in (2, 8, 16, 32)]
-    assert breadth_first_pieces._trials(fabric, everyone(fabric)) == [{"parts": 5}, {"parts": 5, "chunks": 1}]
+    for scheduler, trials in (
+        (scatter_pieces.scatter_pieces, [{"chunks": c} for c in (2, 8, 16, 32)]),
+        (breadth_first_pieces.bfb_pieces, [{"parts": 5}, {"parts": 5, "chunks": 1}]),
+    ):
+        assert vars(scheduler)["options_at_sizes"] == trials
     plain = [{"chunks": 1}, {"trees": 1, "chunks": 1}, {"trees": 1}, {"chunks": 16}]
     assert box_trees._trials(fabric, everyone(fabric)) == plain
     assert box_trees._trials(fabric, everyone(fabric, K.REDUCE_SCATTER)) == [

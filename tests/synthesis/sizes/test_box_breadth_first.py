@@ -12,7 +12,7 @@ from treadle.errors import ScheduleError
 from treadle.planning import run, solve
 from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.schedules.steps.steps import StepSchedule
-from treadle.synthesis.sizes.spanning_exchanges import KINDS
+from treadle.synthesis.trees.baselines.embedding import GATHERING
 from treadle.topologies import parse
 from treadle.topologies.topology import Topology
 from treadle.verification.schedules import verify
@@ -32,7 +32,7 @@ ODD = [0, 4, 28, 1020, 4 * 997]
     ids=lambda one: one.name,
 )
 def test_boxes_of_rings(fabric: Topology) -> None:
-    for kind in KINDS:
+    for kind in GATHERING:
         found = solve(fabric, kind, algorithm="box-bfb")
         assert found.report.is_ok
         assert found.algbw <= found.optimal_algbw
@@ -41,7 +41,7 @@ def test_boxes_of_rings(fabric: Topology) -> None:
 
 def test_mi250() -> None:
     """6 steps to and 6 back, of which one across; the direct exchange loads links of the box far more."""
-    for kind, steps in zip(KINDS, (6, 6, 11), strict=True):
+    for kind, steps in zip(GATHERING, (6, 6, 11), strict=True):
         found = solve("mi250(2)", kind, algorithm="box-bfb")
         assert found.report.is_ok
         assert found.report.n_steps == steps

@@ -15,7 +15,7 @@ from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.schedules.steps.steps import StepSchedule
 from treadle.schedules.trees.forest import Direction, TreeSpec, forest_from_trees
 from treadle.synthesis.sizes.box_trees import steps_of_trees
-from treadle.synthesis.sizes.spanning_exchanges import KINDS
+from treadle.synthesis.trees.baselines.embedding import GATHERING
 from treadle.topologies.topology import Topology
 from treadle.verification.schedules import verify
 
@@ -28,7 +28,7 @@ ODD = [0, 4, 28, 1020, 4 * 997]
     ids=lambda one: one.name,
 )
 def test_boxes_of_rings(fabric: Topology) -> None:
-    for kind in KINDS:
+    for kind in GATHERING:
         for trees, chunks, parts in ((None, None, None), (1, 1, None), (2, 3, 4)):
             found = solve(fabric, kind, algorithm="box-trees", trees=trees, chunks=chunks, parts=parts)
             assert found.report.is_ok

@@ -8,7 +8,7 @@ import pytest
 from treadle.errors import ScheduleError
 from treadle.planning import run, simulate, solve
 from treadle.schedules.steps.steps import StepSchedule
-from treadle.synthesis.sizes.spanning_exchanges import KINDS
+from treadle.synthesis.trees.baselines.embedding import GATHERING
 
 ODD = [0, 4, 28, 1020, 4 * 997]
 
@@ -16,7 +16,7 @@ ODD = [0, 4, 28, 1020, 4 * 997]
 @pytest.mark.parametrize("fabric", ["torus(3, 4)", "ring(5)", "generalized_kautz(2, 7)", "hypercube(3)"])
 @pytest.mark.parametrize("parts", [1, 3])
 def test_direct_fabrics(parts: int, fabric: str) -> None:
-    for kind in KINDS:
+    for kind in GATHERING:
         found = solve(fabric, kind, algorithm="bfb-pieces", parts=parts)
         plain = solve(fabric, kind, algorithm="bfb")
         assert found.report.is_ok

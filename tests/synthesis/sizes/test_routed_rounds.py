@@ -16,7 +16,7 @@ from treadle.program.any_schedule import lower
 from treadle.program.program import OperationKind
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
 from treadle.synthesis.sizes.routed_rounds import routed_direct, swing, trivance
-from treadle.synthesis.sizes.spanning_exchanges import KINDS
+from treadle.synthesis.trees.baselines.embedding import GATHERING
 from treadle.topologies import parse
 from treadle.verification.schedules import verify
 
@@ -28,7 +28,7 @@ ODD = [0, 4, 28, 1020, 4 * 997]
 def test_direct_among_any_number_of_ranks(n: int) -> None:
     fabrics = [on_a_switch(n)] if n % 4 else [on_a_switch(n), parse(f"ring({n})"), in_boxes(n // 2, n // 2)]
     for fabric in fabrics:
-        for kind in KINDS:
+        for kind in GATHERING:
             found = solve(fabric, kind, algorithm="routed-direct")
             assert found.report.is_ok
             assert found.report.n_steps == (2 if kind is K.ALLREDUCE else 1)
@@ -38,7 +38,7 @@ def test_direct_among_any_number_of_ranks(n: int) -> None:
 @pytest.mark.parametrize("side", [2, 3, 4, 7, 9, 10, 14])
 def test_trivance_trebles_on_a_ring_of_any_size(side: int) -> None:
     fabric = parse(f"torus({side})") if side > 2 else parse("ring(2)")
-    for kind in KINDS:
+    for kind in GATHERING:
         found = solve(fabric, kind, algorithm="trivance")
         assert found.report.is_ok
         levels = ceil(log(side) / log(3) - 1e-9)
@@ -51,7 +51,7 @@ def test_trivance_trebles_on_a_ring_of_any_size(side: int) -> None:
 def test_tori(name: str, sides: str) -> None:
     fabric = parse(f"torus({sides})")
     dims = [int(side) for side in sides.split(",")]
-    for kind in KINDS:
+    for kind in GATHERING:
         if name == "swing" and not all(side in (2, 4, 8) for side in dims):
             with pytest.raises(ScheduleError, match="expected sides that are powers of two, found"):
                 solve(fabric, kind, algorithm=name)

@@ -17,7 +17,8 @@ from treadle.program.program import OperationKind
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
 from treadle.schedules.trees.forest import ForestSchedule
 from treadle.synthesis.scheduler import Comparing
-from treadle.synthesis.sizes.spanning_exchanges import KINDS, mixed_radix, one_shot, rail, three_stage
+from treadle.synthesis.sizes.spanning_exchanges import mixed_radix, one_shot, rail, three_stage
+from treadle.synthesis.trees.baselines.embedding import GATHERING
 from treadle.topologies import parse
 from treadle.topologies.topology import Topology
 from treadle.topologies.transforms.changes import subset
@@ -33,7 +34,7 @@ ODD = [0, 4, 28, 1020, 4 * 997]
 def test_they_are_registered_and_compared_at_sizes() -> None:
     records = {one.name: one for one in OURS if one.comparing in (Comparing.SIZES, Comparing.PRACTICE)}
     assert set(NAMES) <= set(records)
-    assert all(records[name].collectives == KINDS for name in NAMES)
+    assert all(records[name].collectives == GATHERING for name in NAMES)
     fabric = in_boxes(2, 2)
     assert not set(NAMES) & {row.algorithm for row in compare(fabric, "allgather").rows}
     assert set(NAMES) <= {row.algorithm for row in compare(fabric, "allgather", sizes="1K").rows}
@@ -43,7 +44,7 @@ def test_they_are_registered_and_compared_at_sizes() -> None:
 def test_any_number_of_ranks_on_a_switch(n: int) -> None:
     fabric = on_a_switch(n)
     for name in FLAT:
-        for kind in KINDS:
+        for kind in GATHERING:
             found = solve(fabric, kind, algorithm=name)
             assert found.report.is_ok
             assert found.algbw <= found.optimal_algbw
@@ -54,7 +55,7 @@ def test_any_number_of_ranks_on_a_switch(n: int) -> None:
 def test_any_boxes(sizes: tuple[int, ...]) -> None:
     fabric = in_boxes(*sizes)
     for name in NAMES:
-        for kind in KINDS:
+        for kind in GATHERING:
             found = solve(fabric, kind, algorithm=name)
             assert found.report.is_ok
             assert not any(row.wrong for row in run(found.plan, ODD, iterations=1).rows)

@@ -273,7 +273,7 @@ def test_trees_are_routed_on_the_fabric_or_packed(
 ) -> None:
     tried = PackingAttempt(Packer.HEIGHT_FIRST, "no")
     packing: Any = SimpleNamespace(speculative=5, exact=6)
-    graph: Any = SimpleNamespace(tails=[0, 0, 0], cuts_mended=1, exact_splits=2)
+    graph: Any = SimpleNamespace(tails=[0, 0, 0])
     low = Packed(graph, packing, Packer.HEIGHT_FIRST, (tried,))
     grown = Packed(graph, packing, Packer.GROWTH, (TRIED,))
     searches: list[Any] = []

@@ -15,7 +15,7 @@ from treadle.errors import InfeasibleError, ScheduleError
 from treadle.math.lp import Program
 from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.schedules.collective import Collective
-from treadle.synthesis.alltoall.steps.time_stepped import TimeSteppedFlow, least_steps
+from treadle.synthesis.alltoall.steps.time_stepped import TimeSteppedFlow, conservation, least_steps
 from treadle.synthesis.alltoall.steps.timed_paths import chunked_exchange
 from treadle.topologies.distances import distance_matrix
 from treadle.topologies.topology import Topology
@@ -112,9 +112,8 @@ class _ExchangeProgram:
         self.flows = np.nonzero((distance[:, topology.tails] <= step) & (usable & ~into_source))
         away = ~np.eye(n, dtype=np.bool_)
         self.places = (distance <= step + 1) & away  # where something of s can be at the end of an epoch
-        self.waits = np.nonzero(self.places[:-1])
         self.reads = np.nonzero(self.places & (self.demands > 0)[None])
-        counts = [len(self.flows[0]), len(self.waits[0]), len(self.reads[0])]
+        counts = [len(self.flows[0]), int(self.places[:-1].sum()), len(self.reads[0])]
         self.first_wait, self.first_read, self.n_columns = np.cumsum(counts).tolist()
         if self.n_columns > MAX_VARIABLES:
             raise ScheduleError(
@@ -138,19 +137,11 @@ class _ExchangeProgram:
         return TimeSteppedFlow(by_step, np.full(self.epochs, seconds), True)
 
     def _load(self, lp: Program) -> None:
-        number = positions_of(self.places.shape, self.places)
-        epoch, source, link = self.flows
-        tails, heads = self.topology.tails[link], self.topology.heads[link]
+        epoch, _, link = self.flows
         flow = np.arange(len(link))
         # what was at a node at the end of an epoch goes on in the next one, waits, or has been read
-        later = np.flatnonzero((epoch > 0) & (tails != source))
-        wait = self.first_wait + np.arange(len(self.waits[0]))
-        entries = [
-            (number[epoch, source, heads], flow, np.ones(len(flow))),
-            (number[epoch[later] - 1, source[later], tails[later]], flow[later], -np.ones(len(later))),
-            (number[self.waits], wait, -np.ones(len(wait))),
-            (number[self.waits[0] + 1, self.waits[1], self.waits[2]], wait, np.ones(len(wait))),
-        ]
+        entries = [conservation(self.topology, self.flows, self.places)[0]]
+        number = positions_of(self.places.shape, self.places)
         read = self.first_read + np.arange(len(self.reads[0]))
         entries.append((number[self.reads], read, -np.ones(len(read))))
         n_places = int(self.places.sum())

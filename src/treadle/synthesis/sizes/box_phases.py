@@ -15,16 +15,15 @@ from treadle.arrays import Int64Array
 from treadle.errors import InfeasibleError
 from treadle.refusal import Refusal
 from treadle.schedules.collective import Collective, CollectiveKind
-from treadle.schedules.steps.step_transforms import pipelined, reverse
+from treadle.schedules.steps.step_transforms import reverse
 from treadle.schedules.steps.steps import Steps, StepSchedule
-from treadle.schedules.steps.urgent_first import urgent_first
 from treadle.schedules.trees.forest import Direction
 from treadle.synthesis.scheduler import equal_shards
 from treadle.synthesis.sizes.boxed import Boxes
-from treadle.synthesis.sizes.shortest_ways import ShortestWays
-from treadle.synthesis.sizes.spanning_exchanges import KINDS, not_too_many, several_boxes
+from treadle.synthesis.sizes.shortest_ways import ShortestWays, in_pieces
+from treadle.synthesis.sizes.spanning_exchanges import not_too_many, several_boxes
 from treadle.synthesis.trees.baselines.boxes import fabric_of_box, find_boxes
-from treadle.synthesis.trees.baselines.embedding import check_supported
+from treadle.synthesis.trees.baselines.embedding import GATHERING, check_supported
 from treadle.synthesis.trees.baselines.hierarchical_ring import boxes_of_one_size
 from treadle.topologies.distances import distance_matrix
 from treadle.topologies.topology import Topology
@@ -87,7 +86,7 @@ def across_and_in_boxes(
     which have a message more to go: the network waits less. (Later still is no better: trees of several hops
     queue behind what waits in the box from the start.)
     """
-    check_supported(name, topology, collective, KINDS, BOX_NEEDS)
+    check_supported(name, topology, collective, GATHERING, BOX_NEEDS)
     boxes, kind = find_boxes(topology, collective), collective.kind
     exchanges = kind is CollectiveKind.ALLREDUCE and len(boxes) == 2
     reduce = broadcast = None
@@ -99,10 +98,7 @@ def across_and_in_boxes(
     if kind.broadcasts:
         broadcast = _spread(topology, collective, boxes, gather, across=not exchanges)
 
-    def cut(steps: Steps) -> Steps:
-        return urgent_first(pipelined(steps, pieces), topology, parts)
-
-    return StepSchedule(kind, reduce=reduce and cut(reduce), broadcast=broadcast and cut(broadcast))
+    return in_pieces(StepSchedule(kind, reduce=reduce, broadcast=broadcast), topology, pieces, parts)
 
 
 def _gathered(

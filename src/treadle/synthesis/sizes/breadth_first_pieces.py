@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
 from treadle.schedules.collective import Collective
-from treadle.schedules.steps.step_transforms import pipelined
-from treadle.schedules.steps.steps import Steps, StepSchedule
-from treadle.schedules.steps.urgent_first import urgent_first
+from treadle.schedules.steps.steps import StepSchedule
 from treadle.synthesis.scheduler import (
     equal_shards,
     no_forwarders,
     no_switches,
     tried_with,
 )
-from treadle.synthesis.sizes.spanning_exchanges import KINDS, few_ranks
+from treadle.synthesis.sizes.shortest_ways import in_pieces
+from treadle.synthesis.sizes.spanning_exchanges import few_ranks
 from treadle.synthesis.steps.bfb.breadth_first import bfb_schedule
-from treadle.synthesis.trees.baselines.embedding import check_supported
+from treadle.synthesis.trees.baselines.embedding import GATHERING, check_supported
 from treadle.topologies.topology import Topology
 
 _NAME = "bfb-pieces"
@@ -27,11 +24,7 @@ _PARTS = 5
 """Of a step, worth a trial: on a torus of 8 x 8 no other number up to 6 is quicker at 4 MB."""
 
 
-def _trials(_topology: Topology, _collective: Collective) -> Sequence[Mapping[str, object]]:
-    return [{"parts": _PARTS}, {"parts": _PARTS, "chunks": 1}]
-
-
-@tried_with(_trials)
+@tried_with([{"parts": _PARTS}, {"parts": _PARTS, "chunks": 1}])
 def bfb_pieces(
     topology: Topology, collective: Collective, *, chunks: int | None = None, parts: int | None = None
 ) -> StepSchedule:
@@ -59,15 +52,6 @@ def bfb_pieces(
     messages to arrive; other pieces then use them. In parts, a step's last sends go while those that
     the next step waits for have arrived.
     """
-    check_supported(_NAME, topology, collective, KINDS, _NEEDS)
+    check_supported(_NAME, topology, collective, GATHERING, _NEEDS)
     found = bfb_schedule(topology, collective.kind, max_chunks=_MOST_CHUNKS)
-    pieces = _PIECES if chunks is None else chunks
-
-    def cut(steps: Steps) -> Steps:
-        return urgent_first(pipelined(steps, pieces), topology, 1 if parts is None else parts)
-
-    return StepSchedule(
-        collective.kind,
-        reduce=found.reduce and cut(found.reduce),
-        broadcast=found.broadcast and cut(found.broadcast),
-    )
+    return in_pieces(found, topology, _PIECES if chunks is None else chunks, 1 if parts is None else parts)

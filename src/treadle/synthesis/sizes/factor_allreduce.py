@@ -18,13 +18,12 @@ import numpy as np
 from treadle.arrays import BoolArray, Int64Array
 from treadle.errors import ScheduleError
 from treadle.schedules.collective import Collective, CollectiveKind
-from treadle.schedules.steps.step_transforms import pipelined
 from treadle.schedules.steps.steps import StepSchedule
 from treadle.schedules.trees.forest import Direction
 from treadle.synthesis.scheduler import equal_shards, tried_with
 from treadle.synthesis.sizes.boxed import Boxes, usual_factors
 from treadle.synthesis.sizes.exchanges import Messages, joined
-from treadle.synthesis.sizes.shortest_ways import steps_over_ways
+from treadle.synthesis.sizes.shortest_ways import in_pieces, steps_over_ways
 from treadle.synthesis.sizes.spanning_exchanges import not_too_many
 from treadle.synthesis.trees.baselines.boxes import find_boxes
 from treadle.synthesis.trees.baselines.embedding import check_supported
@@ -114,12 +113,8 @@ def factor_allreduce(
     homes = grid.homes()
     reduce = steps_over_ways(topology, collective, Direction.REDUCE, [grid.reducing()], homes)
     broadcast = steps_over_ways(topology, collective, Direction.BROADCAST, [grid.gathering()], homes)
-    pieces = 1 if chunks is None else chunks
-    return StepSchedule(
-        CollectiveKind.ALLREDUCE,
-        reduce=pipelined(reduce, pieces),
-        broadcast=pipelined(broadcast, pieces),
-    )
+    whole = StepSchedule(CollectiveKind.ALLREDUCE, reduce=reduce, broadcast=broadcast)
+    return in_pieces(whole, topology, 1 if chunks is None else chunks)
 
 
 def _asked(

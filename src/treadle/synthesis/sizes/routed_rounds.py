@@ -21,11 +21,11 @@ from treadle.schedules.trees.forest import Direction
 from treadle.synthesis.scheduler import Need, equal_shards
 from treadle.synthesis.sizes.exchanges import Round, direct, on_axis, sends_of
 from treadle.synthesis.sizes.shortest_ways import steps_over_ways
-from treadle.synthesis.sizes.spanning_exchanges import KINDS, few_ranks
+from treadle.synthesis.sizes.spanning_exchanges import few_ranks
 from treadle.synthesis.steps.baselines.both_ways import WHOLE_FABRIC
 from treadle.synthesis.steps.baselines.torus import torus_in_row_major_order, torus_sides
 from treadle.synthesis.steps.bfb.breadth_first import both_phases
-from treadle.synthesis.trees.baselines.embedding import check_supported
+from treadle.synthesis.trees.baselines.embedding import GATHERING, check_supported
 from treadle.topologies.topology import Topology
 
 TORUS_NEEDS = (few_ranks, *WHOLE_FABRIC, torus_in_row_major_order)
@@ -138,7 +138,7 @@ def _scheduled(
     rounds: Callable[[], list[list[Round]]],
 ) -> StepSchedule:
     """The collective by rounds for each part of a shard, and backwards on the fabric turned round."""
-    check_supported(name, topology, collective, KINDS, (few_ranks, equal_shards, *needs))
+    check_supported(name, topology, collective, GATHERING, (few_ranks, equal_shards, *needs))
     parts = [sends_of(one, collective.n_ranks) for one in rounds()]
     homes: list[Int64Array] = [np.arange(collective.n_ranks)]
 

@@ -9,8 +9,6 @@ allgather is the same turned round: pieces from other boxes are handed on in the
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
 import numpy as np
 
 from treadle.arrays import Int64Array
@@ -29,7 +27,7 @@ from treadle.topologies.topology import Topology
 
 _MOST_BOXES = 4
 _PIECES = 4
-_WORTH_A_TRIAL = (2, 8, 16, 32)
+_WORTH_A_TRIAL = [{"chunks": pieces} for pieces in (2, 8, 16, 32)]
 
 
 def few_boxes(topology: Topology, collective: Collective) -> Refusal | None:
@@ -41,11 +39,7 @@ def few_boxes(topology: Topology, collective: Collective) -> Refusal | None:
 _NEEDS = (not_too_many, equal_shards, several_boxes, few_boxes, boxes_of_one_size)
 
 
-def _trials(_: Topology, __: Collective) -> Sequence[Mapping[str, object]]:
-    return [{"chunks": pieces} for pieces in _WORTH_A_TRIAL]
-
-
-@tried_with(_trials)
+@tried_with(_WORTH_A_TRIAL)
 def scatter_pieces(topology: Topology, collective: Collective, *, chunks: int | None = None) -> StepSchedule:
     """Sums for other boxes, piece by piece and box by box in turn, each sent on at once; the box's own last.
 
@@ -74,7 +68,7 @@ def scatter_pieces(topology: Topology, collective: Collective, *, chunks: int | 
     return StepSchedule(kind, reduce=_sums(topology, collective, chunks))
 
 
-@tried_with(_trials)
+@tried_with(_WORTH_A_TRIAL)
 def gather_pieces(topology: Topology, collective: Collective, *, chunks: int | None = None) -> StepSchedule:
     """Shards to the own box and, piece by piece, to the same place of the others, which hand them on.
 

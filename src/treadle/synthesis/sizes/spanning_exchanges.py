@@ -15,15 +15,14 @@ import numpy as np
 from treadle.arrays import Int32Array
 from treadle.errors import ScheduleError
 from treadle.refusal import Refusal
-from treadle.schedules.collective import Collective, CollectiveKind
-from treadle.schedules.trees.forest import Forest, ForestSchedule
+from treadle.schedules.collective import Collective
+from treadle.schedules.trees.forest import ForestSchedule
 from treadle.synthesis.sizes.boxed import Boxes, rail_trees, three_stage_trees
 from treadle.synthesis.sizes.exchanges import bruck, direct, far_first, grid_trees, ring, trees_of
 from treadle.synthesis.trees.baselines.boxes import find_boxes
-from treadle.synthesis.trees.baselines.embedding import ForestBuilder, check_supported, compose
+from treadle.synthesis.trees.baselines.embedding import GATHERING, check_supported, embedded
 from treadle.topologies.topology import Topology
 
-KINDS = (CollectiveKind.ALLGATHER, CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALLREDUCE)
 MOST_RANKS = 512
 """Where every rank sends to every other: a quarter of a million routes."""
 MOST_IN_BOXES = 2048
@@ -169,14 +168,5 @@ def _scheduled(
     name: str, topology: Topology, collective: Collective, trees: Callable[[Boxes], Int32Array]
 ) -> ForestSchedule:
     """The collective by trees between the ranks, routed."""
-    check_supported(name, topology, collective, KINDS, (not_too_many,))
-    parents = trees(find_boxes(topology, collective))
-
-    def build(fabric: Topology, there: Collective) -> Forest:
-        builder = ForestBuilder(fabric, there)
-        for root, weight in enumerate(there.shard_weights):
-            if weight:
-                builder.add_logical(root, weight, parents[root])
-        return builder.build()
-
-    return compose(topology, collective, build)
+    check_supported(name, topology, collective, GATHERING, (not_too_many,))
+    return embedded(topology, collective, trees(find_boxes(topology, collective)))

@@ -86,6 +86,14 @@ def instance_optimum(problem: Instance) -> Optimum:
     return Optimum(rate, total * rate, CutWitness(tuple(int(v) for v in sorted(nodes))))
 
 
+def served_rate(problem: Instance) -> Fraction:
+    """Return the optimum's rate; 0 where a rank is cut off."""
+    try:
+        return instance_optimum(problem).rate
+    except InfeasibleError:
+        return Fraction(0)
+
+
 def _first_cut(problem: Instance) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
     """All nodes but the terminal whose ingress binds first."""
     enters = problem.tails != problem.heads  # what never leaves a node crosses no cut

@@ -21,7 +21,7 @@ from treadle.engine import core, run_core
 from treadle.errors import InfeasibleError
 from treadle.schedules.collective import Collective
 from treadle.schedules.trees.forest import Direction
-from treadle.synthesis.core_values.tree_values import Arcs, LogicalArcs, RootedFabric
+from treadle.synthesis.core_values.tree_values import Arcs, RootedFabric
 from treadle.synthesis.runs import run_starts
 from treadle.synthesis.trees.instance import Instance, instance_of
 from treadle.topologies.topology import Topology
@@ -43,8 +43,6 @@ class LogicalGraph:
     segment_path, segment_units : arrays of int32, int64
     path_offset, path_links : arrays of int64, int32
         Link numbers of every path, in the instance's direction.
-    cuts_mended, exact_splits : int
-        How often partners were changed to mend a violated cut, and how often Theorem 28 was needed.
     """
 
     tails: Int32Array
@@ -55,8 +53,6 @@ class LogicalGraph:
     segment_units: Int64Array
     path_offset: Int64Array
     path_links: Int32Array
-    cuts_mended: int
-    exact_splits: int
 
 
 def check_balance(problem: Instance, capacities: Int64Array) -> None:
@@ -140,11 +136,11 @@ def remove_switches(
     check_balance(problem, capacities)
     # an unbalanced relay has no splitting that keeps all cuts; ranks may be unbalanced (docs: forestcoll.md)
     fabric = rooted_fabric(problem, capacities, multiplicities)
-    status, arcs, (mended, exact) = run_core(
+    status, arcs, _ = run_core(
         "switch removal", lambda control: core.split_switches(fabric, mend_limit, control)
     )
     assert status == 0, f"switch removal ended with status {status}"
-    return LogicalGraph(*LogicalArcs(*arcs), cuts_mended=mended, exact_splits=exact)
+    return LogicalGraph(*arcs)
 
 
 def rooted_fabric(problem: Instance, capacities: Int64Array, multiplicities: Int64Array) -> RootedFabric:
@@ -168,6 +164,4 @@ def _without_relays(problem: Instance, capacities: Int64Array) -> LogicalGraph:
         units,
         np.arange(len(links) + 1, dtype=np.int64),
         links.astype(np.int32),
-        cuts_mended=0,
-        exact_splits=0,
     )

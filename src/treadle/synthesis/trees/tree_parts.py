@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
 
 import numpy as np
 
@@ -45,3 +46,13 @@ def breadth_first(spec: TreeSpec) -> Iterator[int]:
     while layer:
         layer = [child for rank in layer for child in children[rank]]
         yield from layer
+
+
+def apportioned(shares: Sequence[int] | Sequence[Fraction], units: int) -> list[int]:
+    """Units in proportion to the shares, by largest remainders, of equal ones the first."""
+    total = sum(shares)
+    counts = [int(share * units // total) for share in shares]
+    order = sorted(range(len(shares)), key=lambda i: (-(shares[i] * units % total), i))
+    for i in order[: units - sum(counts)]:
+        counts[i] += 1
+    return counts

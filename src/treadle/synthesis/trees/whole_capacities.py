@@ -14,7 +14,7 @@ from treadle.errors import InfeasibleError
 from treadle.math.columns import IntegerProgram
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.synthesis.trees.instance import Instance, cut_weight, find_violated_cut, instance_of
-from treadle.synthesis.trees.optimality import instance_optimum
+from treadle.synthesis.trees.optimality import instance_optimum, served_rate
 from treadle.synthesis.trees.switch_removal import unbalanced_relay
 from treadle.topologies.topology import MAX_BANDWIDTH, Topology
 from treadle.topologies.transforms.balance import balanced_capacities
@@ -146,7 +146,7 @@ def best_trimming(topology: Topology, collective: Collective) -> Trimming:
     relays = problems[0].relays.tolist()
 
     def trimming(bandwidths: Int64Array, scale: int) -> Trimming:
-        rates = [_rate(replace(problem, bandwidths=bandwidths)) for problem in problems]
+        rates = [served_rate(replace(problem, bandwidths=bandwidths)) for problem in problems]
         return Trimming(bandwidths, scale, min(rates) / scale / whole)
 
     largest = trimming(balanced_capacities(topology.tails, topology.heads, topology.bandwidths, relays), 1)
@@ -162,14 +162,6 @@ def best_trimming(topology: Topology, collective: Collective) -> Trimming:
             f"off, and of {topology.n_links} links (at most {MOST_LINKS}) no better way is looked for"
         )
     return best
-
-
-def _rate(problem: Instance) -> Fraction:
-    """The optimum's rate; 0 where a rank is cut off."""
-    try:
-        return instance_optimum(problem).rate
-    except InfeasibleError:
-        return Fraction(0)
 
 
 def _fastest(problems: Sequence[Instance]) -> tuple[Int64Array, int]:

@@ -23,11 +23,11 @@ from treadle.synthesis.alltoall.routes.link_orders import (
     grid_orders,
     grid_sides,
     layers_of,
+    up_down_orders,
 )
 from treadle.synthesis.alltoall.routes.path_sets import PathSet, WeightedPaths, from_lists
 from treadle.synthesis.alltoall.routes.route_units import _heaviest, _renumbered, route_schedule
 from treadle.synthesis.alltoall.routes.shortest_paths import split_over_shortest_paths
-from treadle.synthesis.alltoall.routes.up_down_orders import up_down_orders
 from treadle.synthesis.alltoall.routes.virtual_channels import (
     AcyclicWaits,
     LashOrder,

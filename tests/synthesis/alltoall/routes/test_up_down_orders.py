@@ -11,11 +11,10 @@ import pytest
 from treadle.context import Context, TimeLimitError, under
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
 from treadle.synthesis.alltoall.routes.disjoint_paths import bounded_paths, disjoint_paths
-from treadle.synthesis.alltoall.routes.link_orders import LayeredPaths
+from treadle.synthesis.alltoall.routes.link_orders import LayeredPaths, up_down_orders
 from treadle.synthesis.alltoall.routes.path_master import PathMaster
 from treadle.synthesis.alltoall.routes.path_sets import check_paths
 from treadle.synthesis.alltoall.routes.route_columns import generate_routes, single_paths
-from treadle.synthesis.alltoall.routes.up_down_orders import up_down_orders
 from treadle.synthesis.alltoall.routes.virtual_channels import lash_layers
 from treadle.topologies import parse
 from treadle.topologies.topology import Topology

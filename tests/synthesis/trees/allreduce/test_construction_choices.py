@@ -267,7 +267,7 @@ def test_numbers_of_units_that_are_tried(exact: int, most: int, numbers: list[in
     ],
 )
 def test_units_by_largest_remainders(shares: list[int], units: int, counts: list[int]) -> None:
-    assert tree_schedule._apportioned(shares, units) == counts
+    assert tree_schedule.apportioned(shares, units) == counts
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from treadle.schedules.trees.forest import ForestSchedule
 from treadle.synthesis.trees import Packer, TreeBudget, synthesise
 from treadle.synthesis.trees.fixed_trees import floor_capacities
 from treadle.synthesis.trees.instance import instance_of
-from treadle.synthesis.trees.packers.gathering import gather_trees
+from treadle.synthesis.trees.packers.improvement import gather_trees
 from treadle.synthesis.trees.packers.local_search import link_units, lower_trees, packing_height
 from treadle.synthesis.trees.packers.tree_packing import Packing, from_forest, to_forest
 from treadle.topologies import Topology, parse

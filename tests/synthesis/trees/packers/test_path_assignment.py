@@ -42,8 +42,6 @@ def parallel_graph(seed: int) -> tuple[LogicalGraph, np.ndarray, np.ndarray]:
         np.array(units, dtype=np.int64),
         np.cumsum([0, *map(len, paths)]).astype(np.int64),
         np.array([link for path in paths for link in path], dtype=np.int32),
-        0,
-        0,
     )
     return graph, tails, heads
 

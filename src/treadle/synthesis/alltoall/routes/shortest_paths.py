@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from treadle.arrays import Int64Array, frozen, offsets_of, positions_of
+from treadle.arrays import Int64Array, offsets_of, positions_of
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.math.graphs import hops
 from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.collective import Collective
+from treadle.synthesis.alltoall.routes.path_sets import PathSet, routes_of
 from treadle.synthesis.runs import within
 from treadle.topologies.topology import Topology
 
@@ -72,16 +73,8 @@ def split_over_shortest_paths(
     chunks = _even_chunks(walk, ranks, source, target, max_chunks)
     units = demands[source, target] * chunks
     offset, links, pair, units = walk.paths(ranks, source, target, units)
-    return RouteSchedule(
-        n_ranks=len(ranks),
-        n_chunks=chunks,
-        source=frozen(source[pair], np.int32),
-        target=frozen(target[pair], np.int32),
-        units=frozen(units, np.int64),
-        layer=frozen(np.zeros(len(pair)), np.int32),
-        path_offset=frozen(offset, np.int64),
-        path_links=frozen(links, np.int32),
-    )
+    start, end = (rank[pair].astype(np.int32) for rank in (source, target))
+    return routes_of(collective, PathSet(start, end, offset, links.astype(np.int32)), units, chunks)
 
 
 class _Walk:

@@ -18,8 +18,12 @@ from treadle.errors import InfeasibleError, ScheduleError
 from treadle.schedules.alltoall.route_cost import route_algbw
 from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.collective import Collective
-from treadle.synthesis.alltoall.routes.link_orders import LayeredPaths, grid_orders, grid_sides
-from treadle.synthesis.alltoall.routes.up_down_orders import up_down_orders
+from treadle.synthesis.alltoall.routes.link_orders import (
+    LayeredPaths,
+    grid_orders,
+    grid_sides,
+    up_down_orders,
+)
 from treadle.synthesis.alltoall.searched.demand_pieces import DemandPieces, cut_demands
 from treadle.synthesis.alltoall.searched.hop_arrays import busiest, looked_up
 from treadle.synthesis.alltoall.searched.layer_search import LayeredPieces, first_fit, layered_search

@@ -112,7 +112,7 @@ def time_stepped_flow(topology: Topology, collective: Collective, n_steps: int) 
     is_source = np.arange(topology.n_nodes)[None, :] == ranks[:, None]
     # what is at node u at the end of step t stays there (but the last step) or goes on
     places = (distance <= step + 1) & ~is_source
-    conserved, first_time = _conservation(topology, flows, places)
+    conserved, first_time = conservation(topology, flows, places)
     wanted = np.zeros((n_steps, len(ranks), topology.n_nodes))
     wanted[-1][:, ranks] = demands / scale
     right = wanted[places]
@@ -137,7 +137,7 @@ def time_stepped_flow(topology: Topology, collective: Collective, n_steps: int) 
     return TimeSteppedFlow(by_step, values[-n_steps:] / resolved.unit, is_small)
 
 
-def _conservation(
+def conservation(
     topology: Topology, flows: tuple[NDArray[np.int64], ...], places: BoolArray
 ) -> tuple[Entries, int]:
     """(17)-(19): what comes to u in step t and was held there goes on or is held; and how many columns."""

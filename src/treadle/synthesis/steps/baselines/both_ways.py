@@ -11,13 +11,12 @@ from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.steps.step_transforms import reverse
 from treadle.schedules.steps.steps import Steps, StepSchedule
 from treadle.synthesis.scheduler import equal_shards, no_forwarders, no_switches
+from treadle.synthesis.trees.baselines.embedding import GATHERING
 from treadle.topologies.distances import distance_matrix
 from treadle.topologies.topology import Topology
 
 MAX_SENDS = 5 * 10**7
 """Most sends of a phase: some 4 GB of memory while they are made."""
-
-GATHERING = (CollectiveKind.ALLGATHER, CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALLREDUCE)
 
 
 def all_nodes_in_order(topology: Topology, collective: Collective) -> Refusal | None:

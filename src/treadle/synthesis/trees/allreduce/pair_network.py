@@ -10,6 +10,7 @@ from math import gcd
 
 from treadle.errors import ScheduleError
 from treadle.schedules.collective import Collective, CollectiveKind, check_membership
+from treadle.schedules.switch_operations import lanes_of
 from treadle.topologies.topology import Topology
 
 
@@ -148,10 +149,7 @@ def network_of(topology: Topology, collective: Collective) -> PairNetwork:
     if collective.kind is not CollectiveKind.ALLREDUCE:
         raise ScheduleError(f"expected an allreduce, found {collective.kind}")
     check_membership(topology, collective)
-    links: dict[tuple[int, int], list[int]] = {}
-    for e, ends in enumerate(zip(topology.tails.tolist(), topology.heads.tolist(), strict=True)):
-        if ends[0] != ends[1]:
-            links.setdefault(ends, []).append(e)
+    links = {ends: members for ends, members in lanes_of(topology).items() if ends[0] != ends[1]}
     bandwidths: Sequence[int] = topology.bandwidths.tolist()
     unit = gcd(*(bandwidths[e] for members in links.values() for e in members)) or 1
     capable = [

@@ -13,6 +13,7 @@ from treadle.schedules.trees.forest import Direction, ForestSchedule, TreeSpec, 
 from treadle.synthesis.trees.allreduce.pair_network import PairNetwork
 from treadle.synthesis.trees.allreduce.rooted_packing import RootedPacking
 from treadle.synthesis.trees.allreduce.steiner_trees import FabricTree
+from treadle.synthesis.trees.tree_parts import apportioned
 from treadle.topologies.topology import Topology
 
 MAX_UNITS = 2**20
@@ -140,7 +141,7 @@ def _with_few_units(
     usages = [tree.usage(network) for tree, _ in trees]
     best, best_rates = Fraction(0), [Fraction(0)] * len(trees)
     for units in _unit_numbers(sum(exact) // gcd(*exact), max_units):
-        counts = _apportioned(exact, units)
+        counts = apportioned(exact, units)
         load = Counter[int]()
         for usage, count in zip(usages, counts, strict=True):
             load.update({e: crossings * count for e, crossings in usage.items()})
@@ -158,16 +159,6 @@ def _unit_numbers(exact: int, max_units: int) -> list[int]:
     if exact <= max_units:
         return sorted({*(units for units in small if units < exact), exact})
     return sorted({*small, *(max(1, max_units * trial // _TRIALS) for trial in range(1, _TRIALS + 1))})
-
-
-def _apportioned(shares: Sequence[int], units: int) -> list[int]:
-    """`units` in proportion to `shares`, by largest remainders."""
-    total = sum(shares)
-    counts = [share * units // total for share in shares]
-    order = sorted(range(len(shares)), key=lambda i: (-(shares[i] * units % total), i))
-    for i in order[: units - sum(counts)]:
-        counts[i] += 1
-    return counts
 
 
 @dataclass(frozen=True)

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from fractions import Fraction
 
+import numpy as np
+
+from treadle.errors import ScheduleError
 from treadle.schedules.collective import SPANNING_KINDS, Collective, CollectiveKind
-from treadle.schedules.trees.forest import Forest, ForestSchedule
-from treadle.synthesis.trees.baselines.blink_gather import Packer, gathered_through
-from treadle.synthesis.trees.baselines.embedding import check_supported, compose
+from treadle.schedules.trees.forest import Forest, ForestSchedule, TreeSpec
+from treadle.schedules.trees.forest_transforms import equalised, reverse
+from treadle.synthesis.trees.baselines.embedding import ForestBuilder, check_supported, compose
 from treadle.synthesis.trees.optimality import optimum
 from treadle.synthesis.trees.pipeline import synthesise
 from treadle.synthesis.trees.tree_budget import TreeBudget
+from treadle.synthesis.trees.tree_parts import single_path_trees
 from treadle.topologies.topology import Topology
+
+Packer = Callable[[Topology, Collective], Forest]
+"""Packs out-trees for a broadcast from the collective's root."""
+
+_MOST_TREES = 2**18
 
 
 def blink(topology: Topology, collective: Collective, *, pack: Packer | None = None) -> ForestSchedule:
@@ -42,7 +52,7 @@ def blink(topology: Topology, collective: Collective, *, pack: Packer | None = N
     dissertation ("Blink+Switch"). Blink itself approximates the packing by multiplicative weights.
 
     An allgather is the allreduce without the sum, as Blink suggests: up the in-trees to the root, then down
-    the out-trees to all (`blink_gather`). A reduce-scatter is that of the transposed fabric, backwards.
+    the out-trees to all (`gathered_through`). A reduce-scatter is that of the transposed fabric, backwards.
     """
     check_supported("blink", topology, collective, SPANNING_KINDS)
     root = best_root(topology, collective) if collective.root is None else collective.root
@@ -77,3 +87,64 @@ def best_root(topology: Topology, collective: Collective) -> int:
         return sum((1 / rate for rate in rates), Fraction(0))
 
     return min(range(collective.n_ranks), key=seconds_per_byte)
+
+
+def gathered_through(topology: Topology, collective: Collective, root: int, pack: Packer) -> Forest:
+    """The out-trees of an allgather whose shards all pass one rank, as Blink's paper suggests.
+
+    As spanning trees: from every rank a tree that begins with the path up to the root and goes on as that of
+    the broadcast, without the edges to ranks that have passed the shard up.
+
+    Parameters
+    ----------
+    topology : Topology
+    collective : Collective
+        Of it ranks, forwarders and shard weights are read.
+    root : int
+        The rank.
+    pack : Packer
+
+    Raises
+    ------
+    ScheduleError
+        If there would be too many trees.
+    """
+    broadcast = Collective(
+        CollectiveKind.BROADCAST, collective.ranks, root=root, forwarders=collective.forwarders
+    )
+    back, out = equalised(reverse(pack(topology.transpose(), broadcast)), pack(topology, broadcast))
+    builder = ForestBuilder(topology, collective)
+    for number, (up, down, units) in enumerate(_pairs(back, out)):
+        if (number + 1) * collective.n_ranks > _MOST_TREES:
+            raise ScheduleError(f"blink: more than {_MOST_TREES} trees; expected a smaller fabric")
+        for rank, weight in enumerate(collective.shard_weights):
+            if weight:
+                parent, paths = np.array(down.parent, dtype=np.int32), {**down.paths}
+                parent[rank], at = -1, rank
+                while at != root:
+                    above = up.parent[at]
+                    parent[above], paths[above] = at, up.paths[at]
+                    at = above
+                numbers = np.full(len(parent), -1, dtype=np.int32)
+                for one in np.flatnonzero(parent >= 0).tolist():
+                    ((links, _),) = paths[one]
+                    numbers[one] = builder.path_number(tuple(links))
+                builder.add_tree(rank, units * weight, parent, numbers)
+    return builder.build()
+
+
+def _pairs(back: Forest, out: Forest) -> Iterator[tuple[TreeSpec, TreeSpec, int]]:
+    """In-trees and out-trees of the same units, and how many units."""
+    downs = single_path_trees(out)
+    down = next(downs)
+    left = down.multiplicity
+    for up in single_path_trees(back):
+        units = up.multiplicity
+        while units:
+            if not left:
+                down = next(downs)
+                left = down.multiplicity
+            taken = min(units, left)
+            yield up, down, taken
+            units -= taken
+            left -= taken

@@ -12,6 +12,7 @@ import numpy as np
 
 from treadle.arrays import Int64Array
 from treadle.context import context
+from treadle.math.graphs import components
 from treadle.schedules.collective import Collective
 from treadle.topologies.topology import Topology, TopologyBuilder
 
@@ -41,18 +42,15 @@ def find_boxes(topology: Topology, collective: Collective) -> tuple[tuple[int, .
     widths = Counter[tuple[int, int]]()
     for tail, head, bandwidth in _links(topology):
         widths[tail, head] += bandwidth
-    group = _Groups(topology.n_nodes)
     arcs = direct_arcs(topology, collective)
     singles = [[rank] for rank in range(collective.n_ranks)]
-    found = [_BandwidthLevel(_merge_neighbours(singles, arcs), group.leaders())]
+    found = [_BandwidthLevel(_merge_neighbours(singles, arcs), list(range(topology.n_nodes)))]
     for level in sorted(set(widths.values()), reverse=True):
-        for (tail, head), bandwidth in widths.items():
-            if bandwidth == level:
-                group.join(tail, head)
-        joined = group.parts(collective.ranks)
+        leaders = _leaders(topology.n_nodes, [ends for ends, width in widths.items() if width >= level])
+        joined = _parts([leaders[node] for node in collective.ranks])
         if len(joined) == 1:
             break
-        found.append(_BandwidthLevel(_merge_neighbours(joined, arcs), group.leaders()))
+        found.append(_BandwidthLevel(_merge_neighbours(joined, arcs), leaders))
     # an earlier level than the last where a network joins only some of the boxes
     best = found[-1]
     for earlier in reversed(found[:-1]):
@@ -96,44 +94,30 @@ def _is_joined_by_network(
     return all(len(groups) == 1 or leader in leading_out for leader, groups in parts.items())
 
 
-class _Groups:
-    """Disjoint sets of nodes."""
-
-    def __init__(self, n: int) -> None:
-        self._leader = list(range(n))
-
-    def find(self, node: int) -> int:
-        while self._leader[node] != node:
-            self._leader[node] = self._leader[self._leader[node]]
-            node = self._leader[node]
-        return node
-
-    def join(self, one: int, other: int) -> None:
-        self._leader[self.find(one)] = self.find(other)
-
-    def leaders(self) -> list[int]:
-        """A number for the set of every node."""
-        return [self.find(node) for node in range(len(self._leader))]
-
-    def parts(self, nodes: Sequence[int]) -> list[list[int]]:
-        """Positions in `nodes`, by set."""
-        found: dict[int, list[int]] = {}
-        for position, node in enumerate(nodes):
-            found.setdefault(self.find(node), []).append(position)
-        return list(found.values())
-
-
 def _links(topology: Topology) -> list[tuple[int, int, int]]:
     rows = zip(topology.tails.tolist(), topology.heads.tolist(), topology.bandwidths.tolist(), strict=True)
     return [row for row in rows if row[0] != row[1]]
 
 
 def _merge_neighbours(boxes: list[list[int]], arcs: Arcs) -> list[list[int]]:
-    group = _Groups(sum(map(len, boxes)))
     joined = [(rank, box[0]) for box in boxes for rank in box]
-    for one, other in joined + [(tail, head) for tail, heads in arcs.items() for head in heads]:
-        group.join(one, other)
-    return group.parts(range(len(joined)))
+    links = [(tail, head) for tail, heads in arcs.items() for head in heads]
+    return _parts(_leaders(len(joined), joined + links))
+
+
+def _leaders(n: int, links: Sequence[tuple[int, int]]) -> list[int]:
+    """A number for the group of every node that links join."""
+    tails, heads = np.array(links, dtype=np.int64).reshape(-1, 2).T
+    leaders: list[int] = components(n, tails, heads).tolist()
+    return leaders
+
+
+def _parts(leaders: Sequence[int]) -> list[list[int]]:
+    """Positions by group."""
+    found: dict[int, list[int]] = {}
+    for position, leader in enumerate(leaders):
+        found.setdefault(leader, []).append(position)
+    return list(found.values())
 
 
 def direct_arcs(topology: Topology, collective: Collective) -> dict[int, dict[int, int]]:

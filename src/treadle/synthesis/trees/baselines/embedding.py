@@ -19,6 +19,9 @@ from treadle.topologies.topology import Topology
 
 _UNKNOWN, _RELAYED = -2, -1
 
+GATHERING = (CollectiveKind.ALLGATHER, CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALLREDUCE)
+"""Kinds that gather shards from all ranks, or reduce them to all."""
+
 OutForest = Callable[[Topology, Collective], Forest]
 """Builds out-trees; of the collective it reads ranks, forwarders and `shard_weights`."""
 
@@ -115,6 +118,21 @@ def compose(topology: Topology, collective: Collective, build: OutForest) -> For
     if broadcast is not None and reduce is not None:
         reduce, broadcast = equalised(reduce, broadcast)
     return ForestSchedule(kind, reduce=reduce, broadcast=broadcast)
+
+
+def embedded(
+    topology: Topology, collective: Collective, parents: Sequence[Sequence[int]] | Int32Array
+) -> ForestSchedule:
+    """The collective by a tree of logical hops for each root, given by the parents of the ranks."""
+
+    def build(fabric: Topology, there: Collective) -> Forest:
+        builder = ForestBuilder(fabric, there)
+        for root, weight in enumerate(there.shard_weights):
+            if weight:
+                builder.add_logical(root, weight, parents[root])
+        return builder.build()
+
+    return compose(topology, collective, build)
 
 
 def check_supported(

@@ -5,12 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from treadle.refusal import Refusal
-from treadle.schedules.collective import Collective, CollectiveKind
-from treadle.schedules.trees.forest import Forest, ForestSchedule
-from treadle.synthesis.trees.baselines.embedding import ForestBuilder, check_supported, compose
+from treadle.schedules.collective import Collective
+from treadle.schedules.trees.forest import ForestSchedule
+from treadle.synthesis.trees.baselines.embedding import GATHERING, check_supported, embedded
 from treadle.topologies.topology import Topology
-
-_KINDS = (CollectiveKind.ALLGATHER, CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALLREDUCE)
 
 
 def power_of_two_ranks(_: Topology, collective: Collective) -> Refusal | None:
@@ -45,17 +43,8 @@ def halving_doubling(topology: Topology, collective: Collective) -> ForestSchedu
     doubling of Rabenseifner). As a tree flow all steps run at once; run step by step it can only be slower
     than its `algbw`.
     """
-    check_supported("halving-doubling", topology, collective, _KINDS, (power_of_two_ranks,))
-
-    def build(fabric: Topology, there: Collective) -> Forest:
-        builder = ForestBuilder(fabric, there)
-        ranks = np.arange(there.n_ranks)
-        for root, weight in enumerate(there.shard_weights):
-            if weight:
-                away = ranks ^ root
-                # the step that brought the data to a rank is the last, that is the nearest, of its path
-                parent = np.where(away > 0, ranks ^ (away & -away), -1)
-                builder.add_logical(root, weight, parent.astype(np.int32))
-        return builder.build()
-
-    return compose(topology, collective, build)
+    check_supported("halving-doubling", topology, collective, GATHERING, (power_of_two_ranks,))
+    ranks = np.arange(collective.n_ranks)
+    away = ranks ^ ranks[:, None]  # [root, rank]
+    # the step that brought the data to a rank is the last, that is the nearest, of its path
+    return embedded(topology, collective, np.where(away > 0, ranks ^ (away & -away), -1).tolist())

@@ -6,14 +6,12 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from treadle.refusal import Refusal
-from treadle.schedules.collective import Collective, CollectiveKind
+from treadle.schedules.collective import Collective
 from treadle.schedules.trees.forest import Forest, ForestSchedule
 from treadle.synthesis.trees.baselines.boxes import direct_arcs, find_boxes
-from treadle.synthesis.trees.baselines.embedding import ForestBuilder, check_supported, compose
+from treadle.synthesis.trees.baselines.embedding import GATHERING, ForestBuilder, check_supported, compose
 from treadle.synthesis.trees.baselines.ring import Order, box_cycles, ring
 from treadle.topologies.topology import Topology
-
-_KINDS = (CollectiveKind.ALLGATHER, CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALLREDUCE)
 
 
 def boxes_of_one_size(topology: Topology, collective: Collective) -> Refusal | None:
@@ -49,7 +47,7 @@ def hierarchical_ring(topology: Topology, collective: Collective) -> ForestSched
     Source: Cho et al., BlueConnect (MLSys 2019): a decomposition of allreduce into reduce-scatters and
     allgathers along the levels of the fabric.
     """
-    check_supported("hierarchical-ring", topology, collective, _KINDS, (boxes_of_one_size,))
+    check_supported("hierarchical-ring", topology, collective, GATHERING, (boxes_of_one_size,))
     if len(find_boxes(topology, collective)) == 1:
         return ring(topology, collective)
     return compose(topology, collective, _two_level_forest)

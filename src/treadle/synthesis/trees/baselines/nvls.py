@@ -17,10 +17,9 @@ from treadle.refusal import Refusal
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.switch_operations import lanes_of
 from treadle.schedules.trees.forest import Direction, Forest, ForestSchedule, TreeSpec, forest_from_trees
-from treadle.synthesis.trees.baselines.embedding import check_supported
+from treadle.synthesis.trees.baselines.embedding import GATHERING, check_supported
 from treadle.topologies.topology import Topology
 
-_KINDS = (CollectiveKind.ALLGATHER, CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALLREDUCE)
 _LEAST = 3
 """Ranks."""
 _Lane = tuple[int, tuple[int, ...], tuple[int, ...]]
@@ -67,7 +66,7 @@ def nvls(topology: Topology, collective: Collective) -> ForestSchedule:
     """
     kind = collective.kind
     needs = (three_ranks, a_switch_of_all_ranks_that_copies_and_adds)
-    check_supported("nvls", topology, collective, _KINDS, needs)
+    check_supported("nvls", topology, collective, GATHERING, needs)
     lanes = _lanes(topology, collective, _able(topology, kind))
     weights = collective.shard_weights
     return ForestSchedule(

@@ -7,7 +7,6 @@ rank of its place in every other box at once, and on over trees that are chosen 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from treadle.errors import InfeasibleError, ScheduleError
@@ -16,7 +15,7 @@ from treadle.schedules.trees.forest import Direction, Forest, ForestSchedule, Tr
 from treadle.schedules.trees.forest_cost import algbw, height_max
 from treadle.synthesis.scheduler import tried_with
 from treadle.synthesis.trees.baselines.boxes import find_boxes
-from treadle.synthesis.trees.baselines.embedding import check_supported, compose
+from treadle.synthesis.trees.baselines.embedding import GATHERING, check_supported, compose
 from treadle.synthesis.trees.few.chosen_trees import choose_trees
 from treadle.synthesis.trees.few.low_program import LowTrees, low_trees
 from treadle.synthesis.trees.few.trees_across import trees_across
@@ -32,14 +31,9 @@ MOST_UNITS = 2**14
 """Unit trees within a height: they are chosen one by one."""
 
 _NAME = "few-trees"
-_KINDS = (CollectiveKind.ALLGATHER, CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALLREDUCE)
 
 
-def _trials(_topology: Topology, _collective: Collective) -> Sequence[Mapping[str, object]]:
-    return [{"trees": 2}, {"trees": 4}]
-
-
-@tried_with(_trials)
+@tried_with([{"trees": 2}, {"trees": 4}])
 def few_trees(
     topology: Topology, collective: Collective, *, trees: int | None = None, height: int | None = None
 ) -> ForestSchedule:
@@ -62,7 +56,7 @@ def few_trees(
     InfeasibleError
         If no trees are that low.
     """
-    check_supported(_NAME, topology, collective, _KINDS)
+    check_supported(_NAME, topology, collective, GATHERING)
     for what, number in (("trees", trees), ("height", height)):
         if number is not None and number < 1:
             raise ScheduleError(f"{_NAME}: {what} {number}, expected at least 1")

@@ -12,6 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from treadle.arrays import BoolArray, Int64Array, mask_of
+from treadle.math.graphs import hops
 from treadle.synthesis.trees.few.hop_prices import Floats
 
 _LEAST = 1e-12
@@ -20,16 +21,8 @@ _LEAST = 1e-12
 
 def hop_layers(cost: Floats, roots: Int64Array) -> Int64Array:
     """Hops from each root to every rank, shape (R, N); -1 where none lead."""
-    near = np.isfinite(cost)
-    found = np.full((len(roots), len(cost)), -1, dtype=np.int64)
-    front = np.zeros_like(found, dtype=np.bool_)
-    front[np.arange(len(roots)), roots] = True
-    level = 0
-    while front.any():
-        found[front] = level
-        front = ((front.astype(np.float32) @ near.astype(np.float32)) > 0) & (found < 0)
-        level += 1
-    return found
+    tails, heads = np.nonzero(np.isfinite(cost))
+    return hops(len(cost), tails, heads, roots)
 
 
 def shortest_trees(cost: Floats, roots: Int64Array) -> Int64Array:

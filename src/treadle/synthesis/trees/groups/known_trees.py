@@ -11,6 +11,7 @@ from treadle.schedules.trees.forest import Direction, Forest, ForestSchedule, Tr
 from treadle.schedules.trees.group_schedule import GroupSchedule
 from treadle.synthesis.trees.groups.group_optimum import GroupOptimum, GroupTree
 from treadle.synthesis.trees.instance import UNIT_LIMIT
+from treadle.synthesis.trees.tree_parts import apportioned
 
 _GRID = 2**24
 """Unit trees of each root where those of the vertex are too many to count: a part in 10^6 or so is lost."""
@@ -72,23 +73,12 @@ def _rounded_units(trees: Mapping[bool, Sequence[GroupTree]]) -> dict[bool, list
     sent: dict[int, Fraction] = {}
     for tree in next(iter(trees.values())):
         sent[tree.root] = sent.get(tree.root, Fraction(0)) + tree.bandwidth
-    at_root = dict(zip(sent, _parts_of(_GRID * len(sent), list(sent.values())), strict=True))
+    at_root = dict(zip(sent, apportioned(list(sent.values()), _GRID * len(sent)), strict=True))
     found = {reducing: [0] * len(family) for reducing, family in trees.items()}
     for reducing, family in trees.items():
         for root, total in at_root.items():
             mine = [number for number, tree in enumerate(family) if tree.root == root]
-            parts = _parts_of(total, [family[number].bandwidth for number in mine])
+            parts = apportioned([family[number].bandwidth for number in mine], total)
             for number, count in zip(mine, parts, strict=True):
                 found[reducing][number] = count
     return found
-
-
-def _parts_of(total: int, shares: Sequence[Fraction]) -> list[int]:
-    """Whole numbers nearest to these proportions that add up to the total (largest remainders)."""
-    whole = sum(shares, Fraction(0))
-    exact = [share * total / whole for share in shares]
-    parts = [int(value) for value in exact]
-    order = sorted(range(len(parts)), key=lambda place: parts[place] - exact[place])
-    for place in order[: total - sum(parts)]:
-        parts[place] += 1
-    return parts

@@ -15,15 +15,13 @@ from math import lcm
 import numpy as np
 
 from treadle.arrays import Int64Array, mask_of
-from treadle.errors import InfeasibleError
 from treadle.synthesis.trees.groups.cheapest_trees import Floats
 from treadle.synthesis.trees.groups.every_group import EveryGroup
 from treadle.synthesis.trees.groups.representative import Representative
 from treadle.synthesis.trees.groups.served_sinks import instance_on
 from treadle.synthesis.trees.groups.shares import RationalShares, over_one_denominator
 from treadle.synthesis.trees.groups.tree_program import TreeProgram
-from treadle.synthesis.trees.optimality import instance_optimum
-from treadle.topologies.topology import Topology
+from treadle.synthesis.trees.optimality import served_rate
 from treadle.topologies.transforms.balance import balanced_capacities
 
 _MARGIN = 1e-8
@@ -62,9 +60,13 @@ def rounded_shares(
     if program.free_roots:  # whole numbers in proportion to what members feed in
         parts = [np.floor(values / max(values.max(), 1e-300) * 2**20) for values in roots]
         supplies = [[int(part) for part in values] for values in parts]
-    topology = every.union.topology
+
+    def served(group: Representative, turned: bool, shares: Int64Array, fed: Sequence[int]) -> Fraction:
+        problem = instance_on(every.union.topology, group, turned, np.array(fed, dtype=np.int64))
+        return sum(fed) * served_rate(replace(problem, bandwidths=shares[group.pair_class]))
+
     rate = min(
-        sum(fed) * _factor(topology, group, turned, family[number], fed)
+        served(group, turned, family[number], fed)
         for number, group in chain(enumerate(program.groups), every.others())
         for fed in (every.in_order_of(group.kind, supplies[number]),)
         for turned, family in zip(program.families, shares, strict=True)
@@ -92,14 +94,3 @@ def _balanced(group: Representative, ticks: Floats, pieces: int) -> Int64Array:
         relays.tolist(),
     )
     return kept * (pieces // sizes)
-
-
-def _factor(
-    topology: Topology, group: Representative, turned: bool, shares: Int64Array, supplies: Sequence[int]
-) -> Fraction:
-    """How many times the supplies these shares serve."""
-    problem = instance_on(topology, group, turned, np.array(supplies, dtype=np.int64))
-    try:
-        return instance_optimum(replace(problem, bandwidths=shares[group.pair_class])).rate
-    except InfeasibleError:  # a sink is not served at all
-        return Fraction(0)

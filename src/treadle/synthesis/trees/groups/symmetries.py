@@ -9,14 +9,16 @@ there are many, colours leave few classes anyway.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from treadle.arrays import Int64Array
+from treadle.errors import TopologyError
 from treadle.math.symmetry import Hashes, scramble
 from treadle.synthesis.trees.groups.group_colours import TOLD_APART, Colours, told_apart
 from treadle.synthesis.trees.groups.union import GroupUnion
+from treadle.topologies.isomorphism import link_map
 
 _MOST = 64
 """Symmetries that are looked for."""
@@ -97,19 +99,11 @@ def _checked(union: GroupUnion, nodes: Int64Array) -> Symmetry | None:
     topology, collective = union.topology, union.collective
     if not np.array_equal(topology.is_compute, topology.is_compute[nodes]):
         return None
-    index = np.arange(topology.n_links)
-    before = np.lexsort((index, topology.bandwidths, topology.heads, topology.tails))
-    tails, heads = nodes[topology.tails], nodes[topology.heads]
-    after = np.lexsort((index, topology.bandwidths, heads, tails))
-    same = (
-        np.array_equal(tails[after], topology.tails[before])
-        and np.array_equal(heads[after], topology.heads[before])
-        and np.array_equal(topology.bandwidths[after], topology.bandwidths[before])
-    )
-    if not same:
+    prompt = replace(topology, latencies_ns=np.zeros_like(topology.latencies_ns))  # which do not matter here
+    try:
+        links = link_map(prompt, prompt, nodes.astype(np.int32)).astype(np.int64)
+    except TopologyError:
         return None
-    links = np.empty(topology.n_links, dtype=np.int64)
-    links[after] = before
     # members keep their part: the root goes to a root, and shards to equal shards
     part = np.zeros(topology.n_nodes, dtype=np.int64)
     part[union.nodes] = np.arange(1, union.nodes.shape[1] + 1) == (

@@ -168,7 +168,7 @@ def from_routed_forest(problem: Instance, forest: RoutedForest) -> tuple[Logical
     in_nodes = arcs._replace(tail=problem.terminals[arcs.tail], head=problem.terminals[arcs.head])
     rows = trees.parent.reshape(len(trees.root), len(problem.terminals))
     return (
-        LogicalGraph(*in_nodes, cuts_mended=0, exact_splits=0),
+        LogicalGraph(*in_nodes),
         Packing(trees.root, trees.multiplicity, rows, speculative=0, exact=0),
     )
 

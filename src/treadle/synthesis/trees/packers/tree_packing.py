@@ -156,8 +156,6 @@ def from_forest(problem: Instance, forest: Forest) -> tuple[LogicalGraph, Packin
         segment_units=units[paths],
         path_offset=path_offset,
         path_links=path_links,
-        cuts_mended=0,
-        exact_splits=0,
     )
     packing = Packing(*turned.tree_table(), speculative=0, exact=0)
     return graph, packing

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
+from typing import Any
 
 import numpy as np
 
@@ -95,3 +96,12 @@ def _steps(sizes: list[int], planes: list[int]) -> tuple[tuple[int, int], ...]:
     """Runs of units on one plane: (plane, units), neighbours of one plane joined."""
     some = ((plane, size) for size, plane in zip(sizes, planes, strict=True) if size)
     return tuple((plane, sum(size for _, size in run)) for plane, run in groupby(some, itemgetter(0)))
+
+
+def side_tables(*sides: tuple[Int32Array, Int64Array, Int64Array]) -> dict[str, Any]:
+    """Links, first units and offsets of the leaving and the entering side, as trees name them."""
+    return {
+        f"{side}_{name}": column
+        for side, columns in zip(("out", "in"), sides, strict=True)
+        for name, column in zip(("links", "first", "offset"), columns, strict=True)
+    }

@@ -19,6 +19,7 @@ from treadle.synthesis.trees.tight_cuts.closed_forms.border_runs import (
     BorderRuns,
     border_columns,
     border_runs,
+    side_tables,
 )
 from treadle.synthesis.trees.tight_cuts.closed_forms.class_shares import ClassShares, class_shares
 from treadle.synthesis.trees.tight_cuts.closed_forms.unit_order import places_in_turn, tree_groups
@@ -154,8 +155,7 @@ def class_trees(
     """
     n = piece.n_children
     sides = [border_runs(piece, cutting, solved, leaving=leaving) for leaving in (True, False)]
-    columns = [border_columns(side, n, plane_first=True) for side in sides]
-    (out_links, out_first, out_offset, _), (in_links, in_first, in_offset, _) = columns
+    out, into = (border_columns(side, n, plane_first=True)[:3] for side in sides)
     groups = tree_groups(cutting, solved, piece.native, 1)
     counts = np.bincount(shares.class_of)
     usual = int(np.argmax(np.where(shares.class_units > 0, counts, 0)))
@@ -169,12 +169,7 @@ def class_trees(
     pair_root, pair_child = pair_root[order], pair_child[order]
     blocks = piece.native[root] // shares.block
     return PlaneTrees(
-        out_links=out_links,
-        in_links=in_links,
-        out_first=out_first,
-        in_first=in_first,
-        out_offset=out_offset,
-        in_offset=in_offset,
+        **side_tables(out, into),
         native_units=piece.native,
         block=shares.block,
         place=_places(sides[0], child, groups[child]),

@@ -14,6 +14,7 @@ from treadle.synthesis.trees.tight_cuts.closed_forms.border_runs import (
     BorderRuns,
     border_columns,
     border_runs,
+    side_tables,
 )
 from treadle.synthesis.trees.tight_cuts.near_exits import near_exits
 from treadle.synthesis.trees.tight_cuts.pieces import Cutting, LocalPiece
@@ -64,10 +65,7 @@ def circulant_trees(
         tables = [border_columns(runs, n, plane_first=plane_first) for runs in (out, into)]
         steps = {step for table in tables for step in table[3]}
         if len(steps) == 1:
-            (out_links, out_first, out_offset, _), (in_links, in_first, in_offset, _) = tables
-            return CirculantTrees(
-                n, native, block, out_links, in_links, out_first, in_first, out_offset, in_offset
-            )
+            return CirculantTrees(n, native, block, **side_tables(*(table[:3] for table in tables)))
     return Refusal("its planes serve the children unequally")
 
 

@@ -8,7 +8,7 @@ from treadle.arrays import Int64Array, sums_of
 from treadle.context import context
 from treadle.refusal import Refusal
 from treadle.schedules.factored import Piece, RelayTrees
-from treadle.synthesis.trees.tight_cuts.closed_forms.border_runs import border_runs
+from treadle.synthesis.trees.tight_cuts.closed_forms.border_runs import border_runs, side_tables
 from treadle.synthesis.trees.tight_cuts.closed_forms.unit_order import (
     Recipe,
     Side,
@@ -94,15 +94,8 @@ def trees_on_one_relay(
     for child in range(n):
         sizes_in = tuple(into.runs.units[int(into.start[child]) : int(into.start[child + 1])].tolist())
         entering.append(plain.setdefault(sizes_in, [(run, 0, size) for run, size in enumerate(sizes_in)]))
-    out_links, out_first, out_offset = out.columns(recipes, used)
-    in_links, in_first, in_offset = into.columns(entering, needed)
     return RelayTrees(
-        out_links=out_links,
-        in_links=in_links,
-        out_first=out_first,
-        in_first=in_first,
-        out_offset=out_offset,
-        in_offset=in_offset,
+        **side_tables(out.columns(recipes, used), into.columns(entering, needed)),
         native_units=piece.native,
         block=block,
         relay_root=root.astype(np.int32),

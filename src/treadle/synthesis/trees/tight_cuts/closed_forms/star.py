@@ -146,8 +146,6 @@ def _graph(
         segment_units=capacities[order],
         path_offset=offsets_of(lengths),
         path_links=links.astype(np.int32),
-        cuts_mended=0,
-        exact_splits=0,
     )
 
 

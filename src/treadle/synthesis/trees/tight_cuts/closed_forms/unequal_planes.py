@@ -11,7 +11,7 @@ from treadle.arrays import Int64Array, positions_of, sums_of
 from treadle.context import context
 from treadle.refusal import Refusal
 from treadle.schedules.factored import Piece, PlaneTrees
-from treadle.synthesis.trees.tight_cuts.closed_forms.border_runs import border_runs
+from treadle.synthesis.trees.tight_cuts.closed_forms.border_runs import border_runs, side_tables
 from treadle.synthesis.trees.tight_cuts.closed_forms.plane_relays import Meetings, deliveries
 from treadle.synthesis.trees.tight_cuts.closed_forms.plane_shares import Changes, plane_shares
 from treadle.synthesis.trees.tight_cuts.closed_forms.unit_order import (
@@ -86,15 +86,10 @@ def plane_trees(
     supplied = sums_of((len(sizes), len(planes)), (supplier, on_plane[0]), out.runs.units)
     turns = np.argsort(np.argmax(supplied, axis=1), kind="stable")
     needs = _needs(sums[0], sizes[turns])
-    out_links, out_first, out_offset = out.columns(_recipes(out, planes, turns, needs), out.units)
-    in_links, in_first, in_offset = into.columns(_recipes(into, planes, turns, 0 * needs), into.units)
+    leaving = out.columns(_recipes(out, planes, turns, needs), out.units)
+    entering = into.columns(_recipes(into, planes, turns, 0 * needs), into.units)
     return PlaneTrees(
-        out_links=out_links,
-        in_links=in_links,
-        out_first=out_first,
-        in_first=in_first,
-        out_offset=out_offset,
-        in_offset=in_offset,
+        **side_tables(leaving, entering),
         native_units=piece.native,
         block=block,
         place=places_in_turn(sizes, turns),
