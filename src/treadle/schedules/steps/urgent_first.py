@@ -7,13 +7,15 @@ cutting the step. Source: own.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
 from treadle.arrays import Int32Array, Int64Array, frozen, offsets_of
 from treadle.errors import ScheduleError
-from treadle.schedules.steps.step_transforms import reverse, with_sends
-from treadle.schedules.steps.steps import Steps
+from treadle.schedules.steps.step_transforms import pipelined, reverse, with_sends
+from treadle.schedules.steps.steps import Steps, StepSchedule
 from treadle.schedules.trees.forest import Direction
 from treadle.topologies.topology import Topology
 
@@ -59,6 +61,19 @@ def urgent_first(steps: Steps, topology: Topology, parts: int) -> Steps:
     order = np.argsort(step, kind="stable")
     columns = [column[order] for column in (steps.shard, steps.link, steps.low, steps.high)]
     return with_sends(steps, offsets_of(np.bincount(step, minlength=steps.n_steps * parts)), columns)
+
+
+def in_pieces(schedule: StepSchedule, topology: Topology, pieces: int, parts: int = 1) -> StepSchedule:
+    """The schedule for each piece of every shard, a step behind the one before, with each step in parts."""
+
+    def cut(steps: Steps) -> Steps:
+        return urgent_first(pipelined(steps, pieces), topology, parts)
+
+    return replace(
+        schedule,
+        reduce=schedule.reduce and cut(schedule.reduce),
+        broadcast=schedule.broadcast and cut(schedule.broadcast),
+    )
 
 
 def _waiting(steps: Steps, topology: Topology) -> Int64Array:

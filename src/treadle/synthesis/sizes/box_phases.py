@@ -17,10 +17,11 @@ from treadle.refusal import Refusal
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.steps.step_transforms import reverse
 from treadle.schedules.steps.steps import Steps, StepSchedule
+from treadle.schedules.steps.urgent_first import in_pieces
 from treadle.schedules.trees.forest import Direction
 from treadle.synthesis.scheduler import equal_shards
 from treadle.synthesis.sizes.boxed import Boxes
-from treadle.synthesis.sizes.shortest_ways import ShortestWays, in_pieces
+from treadle.synthesis.sizes.shortest_ways import ShortestWays
 from treadle.synthesis.sizes.spanning_exchanges import not_too_many, several_boxes
 from treadle.synthesis.trees.baselines.boxes import fabric_of_box, find_boxes
 from treadle.synthesis.trees.baselines.embedding import GATHERING, check_supported

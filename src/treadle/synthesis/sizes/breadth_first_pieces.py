@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from treadle.schedules.collective import Collective
 from treadle.schedules.steps.steps import StepSchedule
+from treadle.schedules.steps.urgent_first import in_pieces
 from treadle.synthesis.scheduler import (
     equal_shards,
     no_forwarders,
     no_switches,
     tried_with,
 )
-from treadle.synthesis.sizes.shortest_ways import in_pieces
 from treadle.synthesis.sizes.spanning_exchanges import few_ranks
 from treadle.synthesis.steps.bfb.breadth_first import bfb_schedule
 from treadle.synthesis.trees.baselines.embedding import GATHERING, check_supported

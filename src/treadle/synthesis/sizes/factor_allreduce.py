@@ -19,11 +19,12 @@ from treadle.arrays import BoolArray, Int64Array
 from treadle.errors import ScheduleError
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.steps.steps import StepSchedule
+from treadle.schedules.steps.urgent_first import in_pieces
 from treadle.schedules.trees.forest import Direction
 from treadle.synthesis.scheduler import equal_shards, tried_with
 from treadle.synthesis.sizes.boxed import Boxes, usual_factors
 from treadle.synthesis.sizes.exchanges import Messages, joined
-from treadle.synthesis.sizes.shortest_ways import in_pieces, steps_over_ways
+from treadle.synthesis.sizes.shortest_ways import steps_over_ways
 from treadle.synthesis.sizes.spanning_exchanges import not_too_many
 from treadle.synthesis.trees.baselines.boxes import find_boxes
 from treadle.synthesis.trees.baselines.embedding import check_supported

@@ -10,9 +10,7 @@ import numpy as np
 from treadle.arrays import Int64Array, frozen, offsets_of
 from treadle.errors import InfeasibleError
 from treadle.schedules.collective import Collective
-from treadle.schedules.steps.step_transforms import pipelined
-from treadle.schedules.steps.steps import Steps, StepSchedule, steps_from_sends
-from treadle.schedules.steps.urgent_first import urgent_first
+from treadle.schedules.steps.steps import Steps, steps_from_sends
 from treadle.schedules.trees.forest import Direction
 from treadle.synthesis.sizes.exchanges import Messages
 from treadle.synthesis.trees.baselines.boxes import find_boxes
@@ -134,16 +132,3 @@ def steps_over_ways(
             rest = [np.full(len(shard), value) for value in (step, low, low + 1)]
             columns.append(np.stack([shard, link, *rest]))
     return ways.steps(direction, len(parts), columns, homes)
-
-
-def in_pieces(schedule: StepSchedule, topology: Topology, pieces: int, parts: int = 1) -> StepSchedule:
-    """The schedule for each piece of every shard, a step behind the one before, with each step in parts."""
-
-    def cut(steps: Steps) -> Steps:
-        return urgent_first(pipelined(steps, pieces), topology, parts)
-
-    return replace(
-        schedule,
-        reduce=schedule.reduce and cut(schedule.reduce),
-        broadcast=schedule.broadcast and cut(schedule.broadcast),
-    )

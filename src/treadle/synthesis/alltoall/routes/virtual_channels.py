@@ -14,7 +14,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from treadle.arrays import BoolArray, Int32Array, Int64Array
+from treadle.arrays import Int32Array
 from treadle.context import context
 from treadle.errors import InfeasibleError
 from treadle.schedules.collective import Collective
@@ -212,7 +212,9 @@ def shared_waits_cycle(topology: Topology, collective: Collective) -> bool:
     follows: dict[int, set[int]] = {}
     for wait in range(len(held)):
         others = np.arange(len(held)) != wait
-        reached = _reached(first, held[others], wanted[others])
+        reached = first.copy()  # links that walks of each rank come to along the other waits
+        while len((found := np.nonzero(reached[:, held] & ~reached[:, wanted] & others))[0]):
+            reached[found[0], wanted[found[1]]] = True
         served = np.zeros((len(ranks), topology.n_nodes), dtype=np.bool_)
         rows, links = np.nonzero(reached)
         served[rows, heads[links]] = True
@@ -223,13 +225,3 @@ def shared_waits_cycle(topology: Topology, collective: Collective) -> bool:
     except CycleError:
         return True
     return False
-
-
-def _reached(first: BoolArray, held: Int64Array, wanted: Int64Array) -> BoolArray:
-    """Links that walks come to, shape (rows, links), from some first ones along the waits."""
-    reached = first.copy()
-    while True:
-        rows, waits = np.nonzero(reached[:, held] & ~reached[:, wanted])
-        if not len(rows):
-            return reached
-        reached[rows, wanted[waits]] = True

@@ -72,7 +72,17 @@ def trees_across(
     """
     if len({len(box) for box in boxes}) > 1:
         raise ScheduleError("trees across boxes: expected boxes of one size")
-    insides = [_inside(topology, collective, box, boxes) for box in boxes]
+    # boxes with their own switches, and the numbers of their links; equal boxes have equal ones
+    of_rank = {rank: number for number, box in enumerate(boxes) for rank in box}
+    rank_of = {node: rank for rank, node in enumerate(collective.ranks)}
+    own = [of_rank[rank_of[node]] for node in topology.compute_nodes.tolist()]
+    of_node = np.where(topology.is_compute, -1, boxes_of_nodes(topology, own).of_node)
+    insides = [
+        fabric_of_box(
+            topology, [collective.ranks[rank] for rank in box], np.flatnonzero(of_node == i).tolist()
+        )
+        for i, box in enumerate(boxes)
+    ]
     # the trees of each root of a box, one for each unit; of equal boxes they are made once
     known: dict[Topology, list[list[LowTree]]] = {}
     for inside in dict.fromkeys(inside for inside, _ in insides):
@@ -100,18 +110,6 @@ def trees_across(
             for unit in range(trees_per_root if weight else 0):
                 found.append(_joined(parts, home, place, unit, weight, across))
     return found
-
-
-def _inside(
-    topology: Topology, collective: Collective, box: Sequence[int], boxes: Sequence[Sequence[int]]
-) -> tuple[Topology, Int64Array]:
-    """A box with its own switches, and the numbers of its links; equal boxes have equal ones."""
-    of_rank = {rank: number for number, one in enumerate(boxes) for rank in one}
-    rank_of = {node: rank for rank, node in enumerate(collective.ranks)}
-    own = [of_rank[rank_of[node]] for node in topology.compute_nodes.tolist()]
-    is_own = boxes_of_nodes(topology, own).of_node == of_rank[box[0]]
-    switches = np.flatnonzero(is_own & ~topology.is_compute).tolist()
-    return fabric_of_box(topology, [collective.ranks[rank] for rank in box], switches)
 
 
 def _joined(

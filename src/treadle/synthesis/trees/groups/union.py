@@ -146,7 +146,12 @@ def _side_by_side(topology: Topology, collective: Collective, nodes: Int64Array)
     for end in (owner[tails], owner[heads]):
         usable &= (end < 0) | (end == pair_owner)
     common = np.flatnonzero(usable & (pair_owner < 0))
-    own = _own_links(topology, np.flatnonzero(usable & (pair_owner >= 0)), pair_owner, place, len(nodes))
+    # links of each group alone, by the places of their ends within the group, then bandwidth
+    mine = np.flatnonzero(usable & (pair_owner >= 0))
+    keys = topology.bandwidths[mine], place[heads[mine]], place[tails[mine]], pair_owner[mine]
+    mine = mine[np.lexsort(keys)]
+    bounds = np.searchsorted(pair_owner[mine], np.arange(len(nodes) + 1)).tolist()
+    own = tuple(mine[a:b] for a, b in pairwise(bounds))
     type_of, first, copies = _types(topology, own, place, nodes, collective)
     counts = len(common) + np.array([len(own[group]) for group in first.tolist()])
     if counts.sum() > _MOST_PAIRS:
@@ -195,16 +200,6 @@ def _own_relays(owner: Int64Array, tails: Int64Array, heads: Int64Array, nodes: 
     found[group, np.arange(len(own)) - offsets_of(counts.tolist())[group]] = own
     owner[own] = group
     return found
-
-
-def _own_links(
-    topology: Topology, chosen: Int64Array, pair_owner: Int64Array, place: Int64Array, n_groups: int
-) -> tuple[Int64Array, ...]:
-    """Links of each group alone, sorted by the places of their ends within the group, then bandwidth."""
-    tails, heads = place[topology.tails[chosen]], place[topology.heads[chosen]]
-    chosen = chosen[np.lexsort((topology.bandwidths[chosen], heads, tails, pair_owner[chosen]))]
-    bounds = np.searchsorted(pair_owner[chosen], np.arange(n_groups + 1))
-    return tuple(chosen[a:b] for a, b in pairwise(bounds.tolist()))
 
 
 def _types(

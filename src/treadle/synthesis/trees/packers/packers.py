@@ -103,7 +103,11 @@ def _pack(
     dense = is_dense(digraph.n_nodes, len(digraph.tails))
     names = [name for name in _BEFORE_GROWTH if packer in (None, name)]
     for name in sorted(names, key=lambda name: dense and name is not Packer.SHORTEST_PATHS):
-        reason = "" if packer else _reason_to_skip(name, problem, left)
+        reason = ""
+        if not packer and name is Packer.MATCHING and left is not None and left > NEAR:
+            reason = f"breadth-first left {left:.0%} of the tree edges on full arcs"
+        elif not packer and name is Packer.PRICED_MATCHING and len(problem.relays):
+            reason = "behind switches growth is as low, with fewer trees"
         if reason:
             attempts.append(PackingAttempt(name, f"not tried: {reason}"))
             continue
@@ -197,15 +201,6 @@ def divisors(number: int) -> list[int]:
 
 def _cells(graph: Digraph, unit: int) -> int:
     return int(graph.multiplicities.sum()) // unit * graph.n_nodes
-
-
-def _reason_to_skip(name: Packer, problem: Instance, left: float | None) -> str:
-    """Why a packer would not pay, or ""."""
-    if name is Packer.MATCHING and left is not None and left > NEAR:
-        return f"breadth-first left {left:.0%} of the tree edges on full arcs"
-    if name is Packer.PRICED_MATCHING and len(problem.relays):
-        return "behind switches growth is as low, with fewer trees"
-    return ""
 
 
 @dataclass(frozen=True)

@@ -116,7 +116,11 @@ def solve_table(piece: LocalPiece, gateways: Gateways | None = None, steps: int 
     inner = replace(problem, terminals=problem.terminals[: piece.n_children], weights=multiplicities)
     rest = subgraph(graph, ~(is_exit | is_entrance))
     if star is None:
-        free = piece.capacity - _crossing_loads(entrances, exits, len(piece.tails))
+        free = piece.capacity.copy()  # without what enters and leaves
+        for rows in (entrances, exits):
+            lengths = np.diff(rows.path_offset)[rows.path]
+            links = rows.path_links[ragged(rows.path_offset[rows.path], lengths)]
+            np.subtract.at(free, links, np.repeat(rows.units, lengths))
         packed = pack_lowest(inner, rest, multiplicities, capacities=free, search_steps=steps)
         forest, packer = to_forest(inner, packed.graph, packed.packing), str(packed.packer)
     else:
@@ -179,16 +183,6 @@ def _crossings(
         path_offset=graph.path_offset,
         path_links=graph.path_links,
     )
-
-
-def _crossing_loads(entrances: Crossings, exits: Crossings, n_links: int) -> Int64Array:
-    """Units that what enters and leaves takes of every link."""
-    loads = np.zeros(n_links, dtype=np.int64)
-    for rows in (entrances, exits):
-        lengths = np.diff(rows.path_offset)[rows.path]
-        links = rows.path_links[ragged(rows.path_offset[rows.path], lengths)]
-        np.add.at(loads, links, np.repeat(rows.units, lengths))
-    return loads
 
 
 def take_units(links: Int32Array, units: Int64Array, used: Int64Array) -> Int64Array:

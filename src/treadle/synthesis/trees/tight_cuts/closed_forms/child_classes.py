@@ -64,7 +64,12 @@ def spread_on_planes(
     """
     if int(family.depth.max()) != 1:
         return Refusal("its sets are nested")
-    child, units = _children(problem, family, multiplicities)
+    # the outermost child that holds each node, -1 for planes; unit trees of each child
+    offset, _, place_of_rank, place_of_set = children_of(problem, family)
+    child = np.where(family.innermost > 0, place_of_set[family.innermost], -1).astype(np.int32)
+    loose = np.flatnonzero(family.innermost[problem.terminals] == 0)
+    child[problem.terminals[loose]] = place_of_rank[loose]
+    units = sums_of(int(offset[1]), child[problem.terminals], multiplicities)
     tail, head = child[problem.tails], child[problem.heads]
     if np.any((tail >= 0) & (head >= 0) & (tail != head)):
         return Refusal("some links join two children")
@@ -92,16 +97,6 @@ def spread_on_planes(
         lowered[links] = quotas(capacities[links], owner * len(planes) + plane, wanted.ravel())
     refused = _balance(problem, child, lowered, capacities)
     return refused or Spread(shares, lowered)
-
-
-def _children(problem: Instance, family: Family, multiplicities: Int64Array) -> tuple[Int32Array, Int64Array]:
-    """The outermost child that holds each node, -1 for planes; unit trees of each child."""
-    offset, _, place_of_rank, place_of_set = children_of(problem, family)
-    child = np.where(family.innermost > 0, place_of_set[family.innermost], -1).astype(np.int32)
-    loose = np.flatnonzero(family.innermost[problem.terminals] == 0)
-    child[problem.terminals[loose]] = place_of_rank[loose]
-    units = sums_of(int(offset[1]), child[problem.terminals], multiplicities)
-    return child, units
 
 
 def _balance(problem: Instance, child: Int32Array, lowered: Int64Array, whole: Int64Array) -> Refusal | None:

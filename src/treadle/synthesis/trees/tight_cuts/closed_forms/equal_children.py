@@ -57,7 +57,12 @@ def circulant_trees(
         totals = np.bincount(runs.owner, weights=runs.units, minlength=n)
         if np.any(totals != native * (n - 1)):
             return Refusal("its children do not need just what enters and leaves them")
-        if not _same_planes(runs, n):
+        planes, place = np.unique(runs.plane, return_inverse=True)
+        # some child has no unit on some plane, or not as many as the others
+        if (
+            n * len(planes) > len(runs.owner)
+            or np.ptp(sums_of((n, len(planes)), (runs.owner, place.ravel()), runs.units), axis=0).any()
+        ):
             return Refusal("its planes serve the children unequally")
     out, block = _near_first(out, cutting, solved, n - 1, block)
     for plane_first in (False, True):
@@ -103,12 +108,3 @@ def _near_first(
     offset = runs.offset[row] + skip
     owner, inner, link, plane = (some[row] for some in (runs.owner, runs.inner_link, runs.link, runs.plane))
     return BorderRuns(owner, place, inner, link, offset, units, plane), block
-
-
-def _same_planes(runs: BorderRuns, n: int) -> bool:
-    """Whether every child has as many units on each plane as the others."""
-    planes, place = np.unique(runs.plane, return_inverse=True)
-    if n * len(planes) > len(runs.owner):  # some child has no unit on some plane
-        return False
-    table = sums_of((n, len(planes)), (runs.owner, place.ravel()), runs.units)
-    return bool(np.all(table == table[0]))
