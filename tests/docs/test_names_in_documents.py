@@ -48,6 +48,7 @@ def definitions(module: Path) -> frozenset[str]:
         return frozenset()
     tree = ast.parse(module.read_text(encoding="utf-8"))
     names = {getattr(node, "name", "") for node in tree.body}
+    names |= {one.asname or "" for one in ast.walk(tree) if isinstance(one, ast.alias)}
     text = [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)]
     return frozenset(names | {one for one in text if isinstance(one, str) and one.isidentifier()})
 
