@@ -96,7 +96,7 @@ class RestrictedMaster(Program):
             If the deadline passed.
         """
         basis = self.basis()
-        if tuple(map(len, basis)) != (self.n_columns, self.n_rows):  # the solver failed
+        if tuple(map(len, basis)) != self._shape:  # the solver failed
             basis = self._idle_basis()
         return self._refined(basis)
 
@@ -119,8 +119,8 @@ class RestrictedMaster(Program):
         zoom = -self.scale.bit_length(), 0
         for done in range(_REFINEMENTS):
             near, prices = self.solution()
-            if (len(near), len(prices)) != (self.n_columns, self.n_rows):  # the solver failed
-                near, prices = np.zeros(self.n_columns), np.zeros(self.n_rows)
+            if (len(near), len(prices)) != self._shape:  # the solver failed
+                near, prices = map(np.zeros, self._shape)
             floats = (near * float(self.scale)).tolist(), prices.tolist()
             vertex = vertex_of(self._program, basis, floats)
             context().spend(int(basis[0].sum()) * sum(map(len, self._program.rows)) * _ENTRY_WORK)
@@ -139,8 +139,13 @@ class RestrictedMaster(Program):
             basis = finer
         return None
 
+    @property
+    def _shape(self) -> tuple[int, int]:
+        """Columns and rows of the program; the solver has fewer where it refuses numbers as too large."""
+        return len(self._program.costs), len(self._program.rows)
+
     def _idle_basis(self) -> Basis:
-        return np.zeros(self.n_columns, dtype=np.bool_), np.ones(self.n_rows, dtype=np.bool_)
+        return np.zeros(self._shape[0], dtype=np.bool_), np.ones(self._shape[1], dtype=np.bool_)
 
 
 class IntegerProgram(Program):
