@@ -1,6 +1,5 @@
 """Fabrics as values: catalogue, files, transforms."""
 
-from types import FunctionType
 from typing import TYPE_CHECKING
 
 from treadle.topologies.catalogue.cayley import CayleyGraph as CayleyGraph
@@ -129,7 +128,7 @@ if TYPE_CHECKING:
 
 
 for _name, _function in list(globals().items()):
-    if isinstance(_function, FunctionType) and takes_quantities(_function):
+    if takes_quantities(_function):
         globals()[_name] = with_units(_function)
 
 
