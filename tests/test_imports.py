@@ -49,6 +49,7 @@ LAYERS = (
         "math",
         "topologies",
         "schedules",
+        "machines",
         "verification",
         "synthesis",
         "program",
@@ -74,6 +75,7 @@ LAYERS = (
 NARROW = {
     "topologies": {"math"},
     "schedules": {"math", "topologies", "_core"},
+    "machines": {"topologies", "schedules"},
     "verification": {"topologies", "schedules"},
     "synthesis": {"math", "topologies", "schedules", "verification", "_core"},
     "program": {"math", "topologies", "schedules"},

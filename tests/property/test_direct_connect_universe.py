@@ -33,7 +33,7 @@ ALLGATHER, REDUCE_SCATTER, ALLREDUCE = (
 )
 LEFT_OUT = {
     # switches
-    "dgx_a100", "dgx_a100_flat", "dgx_h100", "gb200_nvl72", "mi250",
+    "dgx_a100", "dgx_a100_flat", "dgx_b200", "dgx_h100", "gb200_nvl72", "mi250",
     "leaf_spine", "fat_tree", "rail_optimized", "pods", "subset", "trimmed",
     "with_host_bottleneck",
     # unequal links, not connected

@@ -118,6 +118,13 @@ if TYPE_CHECKING:
     from treadle.lowering.set_folder import SavedSet as SavedSet
     from treadle.lowering.set_folder import is_set_folder as is_set_folder
     from treadle.lowering.set_folder import save_set as save_set
+    from treadle.machines.libraries import library_model as library_model
+    from treadle.machines.nccl import ChannelGraph as ChannelGraph
+    from treadle.machines.nccl import LibraryModel as LibraryModel
+    from treadle.machines.nccl import LibraryPick as LibraryPick
+    from treadle.machines.system import Generation as Generation
+    from treadle.machines.system import System as System
+    from treadle.machines.system import system_of as system_of
     from treadle.options.keywords import ParallelizeKeywords as ParallelizeKeywords
     from treadle.options.keywords import TrainKeywords as TrainKeywords
     from treadle.parallelism.capture.added_rules import operator_rule as operator_rule

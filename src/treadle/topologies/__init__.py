@@ -51,6 +51,7 @@ from treadle.topologies.catalogue.platform_table import platform as platform
 from treadle.topologies.catalogue.platforms import dgx1_v100 as dgx1_v100
 from treadle.topologies.catalogue.platforms import dgx_a100 as dgx_a100
 from treadle.topologies.catalogue.platforms import dgx_a100_flat as dgx_a100_flat
+from treadle.topologies.catalogue.platforms import dgx_b200 as dgx_b200
 from treadle.topologies.catalogue.platforms import dgx_h100 as dgx_h100
 from treadle.topologies.catalogue.platforms import gb200_nvl72 as gb200_nvl72
 from treadle.topologies.catalogue.platforms import mi250 as mi250

@@ -18,6 +18,7 @@ SIZES = {
     "dgx_a100(3, 5, pcie=True)": (50, 120),
     "dgx_a100_flat(3, 5)": (19, 60),
     "dgx_h100(2, 3)": (9, 24),
+    "dgx_b200(2, 3)": (9, 24),
     "gb200_nvl72(3, 5)": (19, 60),
     "mi250(3)": (49, 264),
     "mi250(3, 8)": (25, 114),
@@ -92,6 +93,8 @@ LIMITS = [
     ("dgx_a100(2, 0)", "dgx_a100: gpus_per_box must be at least 1, found 0", "dgx_a100(2, 1)"),
     ("dgx_a100_flat(0)", "dgx_a100_flat: boxes must be at least 1, found 0", "dgx_a100_flat(1, 1)"),
     ("dgx_a100_flat(1, 0)", "dgx_a100_flat: gpus_per_box must be at least 1, found 0", "dgx_a100_flat(1)"),
+    ("dgx_b200(0)", "dgx_b200: boxes must be at least 1, found 0", "dgx_b200(1, 1)"),
+    ("dgx_b200(1, 0)", "dgx_b200: gpus_per_box must be at least 1, found 0", "dgx_b200(2, 1)"),
     ("gb200_nvl72(0)", "gb200_nvl72: racks must be at least 1, found 0", "gb200_nvl72(1, 1)"),
     ("gb200_nvl72(1, 0)", "gb200_nvl72: gpus_per_rack must be at least 1, found 0", "gb200_nvl72(2, 1)"),
     (
@@ -325,6 +328,7 @@ def test_dgx_a100_cable_by_cable() -> None:
     [
         ('dgx_a100_flat({}, gpus_per_box=3, nvlink_bandwidth="7B/s", nic_bandwidth="5B/s")', "box"),
         ('dgx_h100({}, gpus_per_box=3, nvls=True, nvlink_bandwidth="7B/s", nic_bandwidth="5B/s")', "box"),
+        ('dgx_b200({}, gpus_per_box=3, nvls=True, nvlink_bandwidth="7B/s", nic_bandwidth="5B/s")', "box"),
         (
             'gb200_nvl72({}, gpus_per_rack=3, nvls=True, nvlink_bandwidth="7B/s", nic_bandwidth="5B/s")',
             "rack",
@@ -411,6 +415,7 @@ SIGNATURES = """
 dgx_a100(boxes, gpus_per_box=8, *, pcie=False, nvlink_bandwidth="300GB/s", nic_bandwidth="25GB/s", pcie_bandwidth="32GB/s")
 dgx_a100_flat(boxes, gpus_per_box=8, *, nvlink_bandwidth="300GB/s", nic_bandwidth="25GB/s")
 dgx_h100(boxes, gpus_per_box=8, *, nvls=False, sharp=False, nvlink_bandwidth="450GB/s", nic_bandwidth="50GB/s")
+dgx_b200(boxes, gpus_per_box=8, *, nvls=False, sharp=False, nvlink_bandwidth="900GB/s", nic_bandwidth="50GB/s")
 gb200_nvl72(racks, gpus_per_rack=72, *, nvls=False, sharp=False, nvlink_bandwidth="900GB/s", nic_bandwidth="50GB/s")
 dgx1_v100(*, nvlink_bandwidth="25GB/s")
 mi250(boxes, gpus_per_box=16, *, fabric_bandwidth="50GB/s", nic_bandwidth="16GB/s")

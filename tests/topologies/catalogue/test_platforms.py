@@ -11,6 +11,7 @@ from treadle.topologies import (
     dgx1_v100,
     dgx_a100,
     dgx_a100_flat,
+    dgx_b200,
     dgx_h100,
     fat_tree,
     gb200_nvl72,
@@ -45,6 +46,7 @@ CATALOGUE = [
     (dgx_a100_flat(4), 32, 128),
     (dgx_h100(1, nvls=True), 8, 16),
     (dgx_h100(2, nvls=True, sharp=True), 16, 64),
+    (dgx_b200(2, nvls=True), 16, 64),
     (dgx1_v100(), 8, 32),
     (mi250(1), 16, 56),
     (mi250(2), 32, 176),
@@ -268,7 +270,7 @@ def test_bad_arguments_are_refused_before_building(make, message):
         make()
 
 
-@pytest.mark.parametrize("make", [dgx_a100, dgx_h100, gb200_nvl72, mi250, mi300x])
+@pytest.mark.parametrize("make", [dgx_a100, dgx_h100, dgx_b200, gb200_nvl72, mi250, mi300x])
 def test_switches_add_and_copy_only_where_that_is_asked_for(make) -> None:
     fabric = make(2)
     assert not fabric.multicast.any()

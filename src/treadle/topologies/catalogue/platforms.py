@@ -222,6 +222,48 @@ def dgx_h100(
     )
 
 
+@platform(source="NVIDIA's data sheet of the DGX B200", samples=("dgx_b200(1, 4)", "dgx_b200(2, nvls=True)"))
+def dgx_b200(
+    boxes: int,
+    gpus_per_box: int = 8,
+    *,
+    nvls: bool = False,
+    sharp: bool = False,
+    nvlink_bandwidth: int = 900 * GB_PER_S,
+    nic_bandwidth: int = 50 * GB_PER_S,
+) -> Topology:
+    """NVIDIA DGX B200 boxes, GPUs straight to one InfiniBand switch.
+
+    Parameters
+    ----------
+    boxes : int
+        With one box there is no InfiniBand switch.
+    gpus_per_box : int
+        GPUs on the NVSwitch.
+    nvls, sharp : bool
+        As for `dgx_h100`.
+    nvlink_bandwidth, nic_bandwidth : int
+        GPU to NVSwitch and GPU to InfiniBand switch, bytes/s.
+
+    Raises
+    ------
+    TopologyError
+        If an argument is out of range.
+
+    Notes
+    -----
+    900 GB/s per direction: the data sheet's 14.4 TB/s of NVLink, all eight GPUs and both directions together.
+    50 GB/s: a 400 Gbit/s port per GPU.
+
+    Examples
+    --------
+    >>> dgx_b200(2)
+    <Topology dgx_b200(2): 16 compute, 3 switches, 64 links>
+    """
+    name, shape = call_expression(dgx_b200, locals()), (boxes, gpus_per_box)
+    return _boxes_on_one_switch(name, shape, nvlink_bandwidth, nic_bandwidth, nvls=nvls, sharp=sharp)
+
+
 @platform(
     source="NVIDIA's product page of the GB200 NVL72",
     samples=("gb200_nvl72(1, 4)", "gb200_nvl72(2, 2, nvls=True, sharp=True)"),

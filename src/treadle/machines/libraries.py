@@ -1,0 +1,161 @@
+"""The library that runs on a fabric: NCCL on NVIDIA's GPUs, RCCL on AMD's, whose model is here.
+
+RCCL's model is NCCL's with tables of each machine in the place of caps.
+
+ROCm/rccl, October 2024 (NCCL 2.21.5), src/graph/tuning.cc: tuning models 4 (MI250X) and 5 (MI300X).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import floor, log2
+
+from treadle.machines.nccl import PROTOCOLS, Cell, ChannelGraph, LibraryModel, nccl_model, post_us, steps_of
+from treadle.machines.system import Generation, System, system_of
+from treadle.refusal import Refusal
+from treadle.schedules.collective import CollectiveKind
+from treadle.topologies.topology import Topology
+
+VERSION = "2.21.5"
+
+_LAUNCH_US = {"LL": 12.0, "LL128": 12.0, "Simple": 17.0}
+_MI250_BUSBW = 161.4
+"""Stated for the machine (baseBw), in the place of channels and their speed."""
+_XGMI_SHARE = 48 / 64
+"""What the search counts of a link."""
+
+
+@dataclass(frozen=True)
+class _Tuning:
+    """Of an algorithm on a machine, by protocol: microseconds of a hop, shares of bandwidth, corrections."""
+
+    hop: tuple[float, float, float]
+    network: tuple[float, float, float]
+    shares: tuple[tuple[float, float, float], tuple[float, float, float]]
+    """On one or two boxes, and on more."""
+    corrections: Mapping[str, tuple[float, ...]]
+    """Shares at sizes from 64 B in powers of two."""
+
+
+_TUNINGS = {
+    (Generation.MI300, "ring"): _Tuning(
+        *((0.8, 0.8, 2.1), (9.5, 9.5, 320), ((0.08, 0.08, 1), (0.08, 0.08, 1))),
+        {
+            "LL": (*(0.1,) * 11, 1, 0.2, 1, 0.4, 0.4, 0.1, 0.2, 0.2, *(0.1,) * 8),
+            "Simple": (*(0.1,) * 22, 1, 0.8, 1, 1, 1),
+        },
+    ),
+    (Generation.MI300, "tree"): _Tuning(
+        *((0.9, 0.9, 2.3), (10.5, 10.5, 25), ((0.06, 0.06, 0.11), (0.06, 0.06, 0.59))),
+        {
+            "LL": (*(0.1,) * 6, 1, 1, 1, 1, 1, 0.6, 1, 0.9, 1, 1, *(0.1,) * 11),
+            "Simple": (*(0.1,) * 15, 0.7, 1, 1, 1, 1, 1, 0.7, 0.7, 0.5, 0.6, 0.6, 0.6),
+        },
+    ),
+    (Generation.MI200, "ring"): _Tuning(
+        *((0.8, 2.2, 3.6), (35.4, 87.8, 209.2), ((0.15, 0.41, 1), (0.15, 0.41, 1))),
+        {
+            "LL": (*(0.1,) * 11, 0.2, 0.2, 0.1, 0.3, 0.1, 0.1, 0.1, 0.2, *(0.1,) * 8),
+            "LL128": (
+                *(0.4, 0.5, 0.5, 0.4, 0.4, 0.4, 0.4, 0.2, 0.2, 0.1, 0.3, 1, 1, 0.7, 0.8, 0.5),
+                *(1, 1, 1, 1, 1, 0.9, 0.8, 0.5, 0.4, 0.3, 0.3),
+            ),
+            "Simple": (*(0.1,) * 9, *(1, 1, 0.8, 0.5, 0.1, 0.7, 0.2, 0.4, 0.4, 0.6, 0.7, 0.9), *(1,) * 6),
+        },
+    ),
+    (Generation.MI200, "tree"): _Tuning(
+        *((0.8, 1.4, 2.5), (32.2, 34.4, 47.6), ((0.16, 1.09, 1.61), (0.16, 1.09, 1.08))),
+        {
+            "LL": (*(0.1,) * 8, 1, 0.1, 0.1, 0.2, 0.4, 0.6, 0.5, *(0.1,) * 12),
+            "LL128": (*(0.1,) * 9, 0.2, 0.1, 0.1, 0.2, 1, 0.5, *(0.2,) * 12),
+            "Simple": (
+                *(1, 1, 1, 1, 1, 1, 1, 1, 0.8, 0.4, 0.3, 0.3, 0.1, 0.1, 1, 1, 0.7),
+                *(0.5, 0.6, 0.5, 0.6, 0.6, 0.5, 0.6, 0.6, 0.6, 0.7),
+            ),
+        },
+    ),
+}
+
+
+class RcclModel(LibraryModel):
+    """How RCCL chooses an algorithm on a system of AMD GPUs; see `LibraryModel`."""
+
+    name = "rccl"
+
+    @property
+    def _is_one_mi300_box(self) -> bool:
+        return self.system.generation is Generation.MI300 and self.system.boxes == 1
+
+    def _cells(self, kind: CollectiveKind) -> list[Cell]:
+        algorithms = ("tree", "ring") if kind is CollectiveKind.ALLREDUCE else ("ring",)
+        return [
+            (algorithm, protocol)
+            for algorithm in algorithms
+            if kind is not CollectiveKind.ALLTOALL
+            for protocol in _TUNINGS[self.system.generation, algorithm].corrections
+            if (algorithm, protocol) != ("tree", "Simple") or not self._is_one_mi300_box
+        ]
+
+    def _corrections(self, _: CollectiveKind, cell: Cell, size_bytes: int) -> tuple[float, float]:
+        if cell[0] == "ring" and self.system.boxes == 1:
+            return 1.0, 1.0
+        factors = _TUNINGS[self.system.generation, cell[0]].corrections[cell[1]]
+        return factors[max(0, min(size_bytes.bit_length() - 7, len(factors) - 1))], 1.0
+
+    def _algbw(self, kind: CollectiveKind, algorithm: str, protocol: str) -> float:
+        shares = _TUNINGS[self.system.generation, algorithm].shares[self.system.boxes > 2]
+        share = shares[PROTOCOLS.index(protocol)]
+        busbw = (
+            _MI250_BUSBW
+            if self.system.generation is Generation.MI200
+            else self.graph.channels * self.graph.intra
+        )
+        return busbw * share * (0.5 if algorithm == "tree" else self.n_ranks / steps_of(kind, self.n_ranks))
+
+    def _latency_us(self, kind: CollectiveKind, algorithm: str, protocol: str) -> float:
+        at, system = PROTOCOLS.index(protocol), self.system
+        tuning = _TUNINGS[system.generation, algorithm]
+        hop, network = tuning.hop[at], tuning.network[at]
+        if algorithm == "tree":
+            doublings = floor(log2(system.boxes))
+            return _LAUNCH_US[protocol] + 2 * ((system.gpus_per_box - 1) * hop + doublings * network)
+        if kind.is_rooted:
+            return _LAUNCH_US[protocol] + (hop if system.boxes == 1 else network)
+        between = 0
+        if system.boxes > 1:
+            between = 2 * system.boxes if kind is CollectiveKind.ALLREDUCE else system.boxes - 1
+            hop = max(hop, post_us(system, protocol))
+        return _LAUNCH_US[protocol] + (steps_of(kind, self.n_ranks) - between) * hop + between * network
+
+
+def rccl_model(system: System, *, version: str = VERSION) -> LibraryModel:
+    """Return RCCL's model on a system of AMD GPUs, with the channels that its search should find."""
+    if system.generation is Generation.MI200:
+        return RcclModel(system, version, ChannelGraph(1, _MI250_BUSBW, _MI250_BUSBW))
+    # four rings over each of a GPU's links to the others: 28 on a box of eight
+    channels = 4 * max(1, system.gpus_per_box - 1)
+    total = system.link_bytes_per_s / 1e9 * _XGMI_SHARE
+    if system.boxes > 1:
+        total = min(total or float("inf"), system.nics * system.nic_bytes_per_s / 1e9)
+    return RcclModel(system, version, ChannelGraph(channels, total / channels, total / channels))
+
+
+def library_model(topology: Topology) -> LibraryModel | Refusal:
+    """Return the model by which the fabric's library chooses algorithms.
+
+    Parameters
+    ----------
+    topology : Topology
+
+    Examples
+    --------
+    >>> import treadle
+    >>> from treadle import planning
+    >>> print(planning.library_model(treadle.parse("mi300x:1")))
+    RCCL 2.21.5, 28 channels x 12 GB/s
+    """
+    system = system_of(topology)
+    if isinstance(system, Refusal):
+        return system
+    return rccl_model(system) if system.generation.is_amd else nccl_model(system)

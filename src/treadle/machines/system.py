@@ -1,0 +1,177 @@
+"""The machine behind a fabric, as cost models of libraries need it: GPUs, boxes, links, NICs, CPU.
+
+A topology has bandwidths, not product names. NVLink generations differ so much in bandwidth per GPU (150,
+300, 450, 900 GB/s) that it identifies them; AMD's GPUs are joined directly, by links of 46 to 64 GB/s.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+import numpy as np
+
+from treadle.brief import brief
+from treadle.refusal import Refusal
+from treadle.topologies.named_boxes import find_boxes, nvswitches, rank_boxes
+from treadle.topologies.topology import Topology
+
+
+class Generation(StrEnum):
+    """GPU generations whose constants differ.
+
+    Examples
+    --------
+    >>> from treadle import planning
+    >>> planning.Generation("hopper").is_amd
+    False
+    """
+
+    VOLTA = "volta"
+    AMPERE = "ampere"
+    HOPPER = "hopper"
+    BLACKWELL = "blackwell"
+    MI200 = "mi200"
+    MI300 = "mi300"
+
+    @property
+    def is_amd(self) -> bool:
+        """Whether RCCL runs on it, not NCCL."""
+        return self in (Generation.MI200, Generation.MI300)
+
+    @property
+    def has_nvls(self) -> bool:
+        """Whether its NVSwitches multicast and add (NVLink SHARP)."""
+        return self in (Generation.HOPPER, Generation.BLACKWELL)
+
+
+@brief("generation", "boxes", "gpus_per_box", "link_bytes_per_s", "nics")
+@dataclass(frozen=True)
+class System:
+    """The machine behind a fabric.
+
+    Parameters
+    ----------
+    generation : Generation
+    boxes : int
+    gpus_per_box : int
+    link_bytes_per_s : int
+        From a GPU to the others of its box, per direction.
+    has_fast_links : bool
+        GPUs of a box are joined by NVLink or Infinity Fabric, not by PCIe.
+    has_switch : bool
+        All GPUs of a box meet at NVSwitches.
+    nics : int
+        Of a box; 0 in a single box.
+    nic_bytes_per_s : int
+        Of a NIC, per direction.
+    cpu : str
+        ``intel``, ``amd`` or ``arm``: what such boxes usually have.
+
+    Examples
+    --------
+    >>> import treadle
+    >>> from treadle import planning
+    >>> planning.system_of(treadle.parse("dgx_h100:2"))
+    <System hopper, boxes 2, gpus per box 8, 450 GB/s link, nics 8>
+    """
+
+    generation: Generation
+    boxes: int
+    gpus_per_box: int
+    link_bytes_per_s: int
+    has_fast_links: bool = True
+    has_switch: bool = True
+    nics: int = 0
+    nic_bytes_per_s: int = 0
+    cpu: str = "intel"
+
+    def group(self, boxes: int, gpus_per_box: int) -> System:
+        """Return the part of the machine that a group of ranks has, next to groups like it on the other GPUs.
+
+        Parameters
+        ----------
+        boxes, gpus_per_box : int
+            Boxes of the group, and its ranks in each.
+        """
+        nics = self.nics * gpus_per_box // self.gpus_per_box if boxes > 1 else 0
+        rate = self.nic_bytes_per_s if nics else self.nics * self.nic_bytes_per_s * gpus_per_box
+        rate = rate if nics else rate // self.gpus_per_box
+        own = (nics or min(self.nics, 1), rate) if boxes > 1 else (0, 0)
+        return replace(self, boxes=boxes, gpus_per_box=gpus_per_box, nics=own[0], nic_bytes_per_s=own[1])
+
+
+def system_of(topology: Topology) -> System | Refusal:
+    """Return the machine behind a fabric, or why it is not known.
+
+    Parameters
+    ----------
+    topology : Topology
+
+    Notes
+    -----
+    Boxes are what the names of ranks say, and must be alike. Links between GPUs of a box are fast ones if
+    they are direct or lead to an NVSwitch; else the fastest link of a GPU is its PCIe slot. The generation of
+    PCIe cards is assumed from the slot: PCIe 5.0 Blackwell, else Ampere.
+
+    Examples
+    --------
+    >>> import treadle
+    >>> from treadle import planning
+    >>> planning.system_of(treadle.parse("mi300x:1")).generation.value
+    'mi300'
+    """
+    if "." not in topology.node_names[int(topology.compute_nodes[0])]:
+        return Refusal("the names of its nodes do not say which GPUs share a box")
+    of_rank = rank_boxes(topology)
+    sizes = np.bincount(of_rank)
+    if len(of_rank) < 2 or sizes.min() < sizes.max():
+        return Refusal("its boxes differ in their numbers of GPUs")
+    boxes, gpus = find_boxes(topology, of_rank), int(sizes[0])
+    inside = boxes.of_node[topology.tails] == boxes.of_node[topology.heads]
+    own = np.flatnonzero(topology.tails == topology.compute_nodes[0])
+    heads, rates = topology.heads[own], topology.bandwidths[own]
+    direct, switched = inside[own] & topology.is_compute[heads], nvswitches(topology)[heads]
+    link = int(rates[direct | switched].sum())
+    found = System(Generation.AMPERE, boxes.count, gpus, link, has_switch=bool(switched.any()))
+    if boxes.count > 1:
+        leaving = topology.bandwidths[boxes.leaving(topology)[0]]
+        if not len(leaving):
+            return Refusal("its boxes are joined to their network by nothing")
+        found = replace(found, nics=len(leaving), nic_bytes_per_s=int(leaving.max()))
+    if gpus > 1 and not link:
+        near = set(heads[inside[own]].tolist())
+        if not near or near & set(topology.tails[~inside].tolist()):
+            return Refusal("nothing says which of its GPUs share a host")
+        slot = int(rates[inside[own]].max())
+        if not _LEAST_PCIE <= slot <= _MOST_PCIE:
+            return Refusal("its GPUs are joined neither by NVLink nor by PCIe")
+        generation = Generation.BLACKWELL if 2 * slot > _MOST_PCIE else Generation.AMPERE
+        return replace(found, generation=generation, link_bytes_per_s=slot, has_fast_links=False)
+    if gpus == 1:
+        generation = next((one for most, one in _NICS if found.nic_bytes_per_s <= most), Generation.BLACKWELL)
+        return replace(found, generation=generation)
+    if direct.any() and not switched.any() and link not in _DIRECT_NVLINK:
+        fabric = rates[direct]
+        # MI300X has 7 links of 64 GB/s; MI200's links, or several of them together, have 46 or 50 each
+        if fabric.min() == fabric.max() and 60 * 10**9 <= fabric[0] <= 80 * 10**9:
+            return replace(found, generation=Generation.MI300, cpu="amd")
+        if all(one % (46 * 10**9) == 0 or one % (50 * 10**9) == 0 for one in fabric.tolist()):
+            return replace(found, generation=Generation.MI200, cpu="amd")
+    if link < _LEAST_NVLINK:
+        return Refusal("its links are neither NVLink nor Infinity Fabric")
+    generation = next((one for most, one in _NVLINKS if link <= most * 10**9), Generation.BLACKWELL)
+    # a DGX A100 has AMD's CPUs, later ones Intel's, racks of Grace Blackwell Arm's
+    cpu = "amd" if generation is Generation.AMPERE else "arm" if gpus > 16 else "intel"
+    return replace(found, generation=generation, cpu=cpu)
+
+
+_LEAST_NVLINK = 40 * 10**9
+_DIRECT_NVLINK = (150 * 10**9, 300 * 10**9)
+"""Of boxes without NVSwitches: V100 and A100."""
+_LEAST_PCIE, _MOST_PCIE = 3 * 10**9, 65 * 10**9
+"""Sixteen lanes of PCIe 5.0 carry 63 GB/s."""
+_NICS = ((30 * 10**9, Generation.AMPERE), (60 * 10**9, Generation.HOPPER))
+"""What comes with NICs of 200 and 400 Gbit/s."""
+_NVLINKS = ((200, Generation.VOLTA), (375, Generation.AMPERE), (675, Generation.HOPPER))
+"""Most GB/s per GPU and direction: half-way between 150, 300, 450 and 900."""

@@ -1,0 +1,120 @@
+"""NCCL's and RCCL's choices and times, against cells computed from their sources and against public logs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+import treadle
+from treadle import planning
+from treadle.errors import ScheduleError
+from treadle.machines.nccl import ChannelGraph, LibraryModel, nccl_model
+from treadle.machines.system import Generation, System
+from treadle.refusal import Refusal
+
+KIB, MIB, GIB = 2**10, 2**20, 2**30
+GB = 10**9
+B200 = System(Generation.BLACKWELL, 1, 8, 900 * GB)
+ONE_GPU_BOXES = System(Generation.HOPPER, 16, 1, 0, has_switch=False, nics=1, nic_bytes_per_s=50 * GB)
+PCIE = System(Generation.AMPERE, 1, 8, 32 * GB, has_fast_links=False, has_switch=False)
+
+
+def model(where: str | System, *, nvls: bool = True) -> LibraryModel:
+    found = nccl_model(where) if isinstance(where, System) else planning.library_model(treadle.parse(where))
+    assert not isinstance(found, Refusal)
+    return found if nvls else replace(found, nvls=None)
+
+
+def test_picks_and_times_are_those_of_the_sources() -> None:
+    no_nvls = model("dgx_h100:1", nvls=False)
+    pcie = LibraryModel(PCIE, "2.30", ChannelGraph(1, 5, 5))
+    for found, kind, size, pick, time_us in (
+        (model("dgx_h100:1"), "allreduce", 4 * KIB, "ring/LL, 1 channel", 15.05),
+        (model("dgx_h100:1"), "allreduce", MIB, "ring/LL, 24 channels", 28.01),
+        (model("dgx_h100:1"), "allreduce", 2 * MIB, "nvls/Simple, 16 channels", 32.71),
+        (model("dgx_h100:1"), "allreduce", GIB, "nvls/Simple, 16 channels", 3972.6),
+        (no_nvls, "allreduce", 16 * MIB, "ring/LL128, 24 channels", 129.2),
+        (no_nvls, "allreduce", GIB, "ring/Simple, 24 channels", 5275.6),
+        (model("dgx_h100:1"), "allgather", MIB, "ring/LL, 24 channels", 17.3),
+        (model("dgx_h100:1"), "allgather", GIB, "ring/Simple, 24 channels", 2642),
+        (model("dgx_h100:2"), "allreduce", MIB, "tree/LL128, 16 channels", 62.5),
+        (model("dgx_h100:2"), "allreduce", GIB, "nvlstree/Simple, 24 channels", 4428),
+        (model("dgx_h100:16"), "allreduce", 64 * MIB, "nvlstree/Simple, 24 channels", 558),
+        (model("dgx_a100:1"), "allreduce", GIB, "ring/Simple, 24 channels", 7885),
+        (model("dgx_a100:2"), "allreduce", MIB, "tree/LL128, 16 channels", 70.3),
+        (model("dgx_a100:2"), "allreduce", GIB, "ring/Simple, 16 channels", 10772),
+        (model(B200), "allreduce", GIB, "nvls/Simple, 24 channels", 2635),
+        (model("gb200_nvl72:1"), "allreduce", GIB, "nvls/Simple, 24 channels", 2333),
+        (model("gb200_nvl72:1"), "allgather", GIB, "ring/Simple, 32 channels", 1720),
+        (pcie, "allreduce", MIB, "ring/Simple, 2 channels", 455),
+        (model("mi300x:1"), "allreduce", 8 * MIB, "ring/Simple, 56 channels", 90.1),
+        (model(ONE_GPU_BOXES), "allgather", 64 * KIB, "pat/Simple, 2 channels", 70.6),
+        # boxes of four never take NVLS
+        (model("dgx_h100(1, 4)"), "allreduce", GIB, "ring/Simple, 24 channels", 4509.7),
+    ):
+        got = found.pick(kind, size)
+        assert str(got) == pick
+        assert got.time_s * 1e6 == pytest.approx(time_us, rel=0.005)
+
+
+def test_nvls_is_taken_from_the_size_that_the_sources_give() -> None:
+    found = model("dgx_h100:1")
+    assert found.pick("allreduce", 1_144_835).algorithm == "ring"
+    assert found.pick("allreduce", 1_144_837).algorithm == "nvls"
+    assert model("gb200_nvl72:1").pick("allreduce", 64).algorithm == "nvls"
+    assert model("dgx_h100:2").pick("allreduce", MIB).algorithm == "tree"
+    assert model("dgx_h100:2").pick("allreduce", 2 * MIB).algorithm == "nvlstree"
+    with pytest.raises(ScheduleError, match="alltoall: NCCL sends it point to point and has no model of it"):
+        found.pick("alltoall", MIB)
+
+
+def test_public_measurements_are_within_the_stated_errors() -> None:
+    """nccl-tests issue 309 (NCCL 2.26): busbw of one and four H100 boxes; preprint: two A100 boxes."""
+    old = replace(model("dgx_h100:1"), version="2.26")
+    busbw = [GIB / one.pick("allreduce", GIB).time_s * 7 / 4 / 1e9 for one in (old, replace(old, nvls=None))]
+    assert busbw == [pytest.approx(482, rel=0.05), pytest.approx(369, rel=0.05)]
+    four = model("dgx_h100:4")
+    assert 16 * GIB / four.pick("allreduce", 16 * GIB).time_s * 31 / 16 / 1e9 == pytest.approx(366, rel=0.02)
+    a100 = model("dgx_a100:2")
+    assert GIB / a100.pick("allgather", GIB).time_s / 1e9 == pytest.approx(187, rel=0.08)
+
+
+def test_a_log_s_table_and_picks_override_the_formulas() -> None:
+    kind = treadle.CollectiveKind.ALLREDUCE
+    found = model("dgx_h100:1")
+    stated = replace(found, table={(kind, "tree", "Simple"): (1.0, 500.0), (kind, "ring", "LL"): (9.0, 0.0)})
+    assert str(stated.pick(kind, 2**26)) == "tree/Simple, 24 channels"
+    assert stated.pick(kind, 2**26).time_s == pytest.approx(1e-6 + 2**26 / (500e9 * 0.8))
+    assert ("ring", "LL") not in dict(stated.times(kind, KIB))
+    logged = replace(found, picks={(kind, 2**26): ("ring", "Simple", 8)}).pick(kind, 2**26)
+    assert str(logged) == "ring/Simple, 8 channels"
+    assert logged.time_s == pytest.approx(dict(found.times(kind, 2**26))["ring", "Simple"])
+
+
+def test_systems_are_recognised_by_their_links() -> None:
+    for name, text in (
+        ("dgx_h100:2", "NCCL 2.30, 8 channels x 45 GB/s"),
+        ("dgx_a100(2, pcie=True)", "NCCL 2.30, 8 channels x 24 GB/s"),
+        ("dgx1_v100", "NCCL 2.30, 6 channels x 20 GB/s"),
+        ("rail_optimized:4", "NCCL 2.30, 8 channels x 45 GB/s"),
+        ("mi250:1", "RCCL 2.21.5, 1 channels x 161.4 GB/s"),
+        ("mi300x:2", "RCCL 2.21.5, 28 channels x 12 GB/s"),
+    ):
+        assert str(planning.library_model(treadle.parse(name))) == text
+    for name, reason in (
+        ("torus:4,4", "the names of its nodes do not say which GPUs share a box"),
+        ("leaf_spine:4,2", "nothing says which of its GPUs share a host"),
+    ):
+        assert planning.library_model(treadle.parse(name)) == Refusal(reason)
+
+
+def test_a_group_has_its_share_of_the_nics() -> None:
+    system = planning.system_of(treadle.parse("dgx_h100:4"))
+    assert not isinstance(system, Refusal)
+    whole, half, one = (system.group(*shape) for shape in ((4, 8), (2, 4), (4, 1)))
+    assert (whole, half.nics, half.nic_bytes_per_s) == (system, 4, 50 * GB)
+    assert (one.gpus_per_box, one.nics, one.nic_bytes_per_s) == (1, 1, 50 * GB)
+    assert system.group(1, 4).nics == 0
+    two_nics = replace(system, nics=2)
+    assert (two_nics.group(4, 1).nics, two_nics.group(4, 1).nic_bytes_per_s) == (1, 100 * GB // 8)
