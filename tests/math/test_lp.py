@@ -78,3 +78,11 @@ def test_time_counts_where_it_is_asked_for() -> None:
         assert knapsack().run(least_s=10.0) == OPTIMAL
         with pytest.raises(TimeLimitError, match="knapsack"):
             knapsack().run(least_s=0.0)
+
+
+def test_rows_of_the_widest_links_are_not_left_out() -> None:
+    lp = Program("wide", maximise=True)
+    lp.column(1.0)
+    lp.row(-np.inf, 2.0**50, [0], [2.0**50])
+    values, _ = lp.solve()
+    assert values.tolist() == [1.0]

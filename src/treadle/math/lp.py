@@ -26,6 +26,9 @@ PRIMAL = 4
 OPTIMAL = "kOptimal"
 _OUT_OF_TIME = ("kTimeLimit", "kIterationLimit")
 
+_LARGEST = 1e20
+"""Links have up to 2^50 bytes/s. By default HiGHS leaves out rows with a coefficient above 1e15, silently."""
+
 WIDE = 1e6
 """Ratio of bandwidths up to which a solver's tolerances, about 1e-9, are left to themselves."""
 
@@ -61,7 +64,7 @@ class Program:
         self._known: set[Hashable] = set()
         if tolerance is not None:
             options |= {"primal_feasibility_tolerance": tolerance, "dual_feasibility_tolerance": tolerance}
-        self.set_options(output_flag=False, threads=1, **options)
+        self.set_options(output_flag=False, threads=1, large_matrix_value=_LARGEST, **options)
         self.solver.changeObjectiveSense(self._sense)
 
     def set_options(self, **options: object) -> None:
