@@ -118,3 +118,18 @@ def test_a_group_has_its_share_of_the_nics() -> None:
     assert system.group(1, 4).nics == 0
     two_nics = replace(system, nics=2)
     assert (two_nics.group(4, 1).nics, two_nics.group(4, 1).nic_bytes_per_s) == (1, 100 * GB // 8)
+
+
+def test_a_ring_in_one_slice_takes_what_nccl_predicts() -> None:
+    """Presets have NCCL's effective rates, channels and caps: Treadle's simulation of its ring agrees."""
+    plan = treadle.solve("dgx_h100:1", "allreduce", algorithm="ring").plan
+    sizes = [KIB, 64 * KIB, MIB, 4 * MIB, 16 * MIB, 64 * MIB, GIB]
+    found = model("dgx_h100:1", nvls=False)
+    own = [float(one.time) for one in one_slice(plan, sizes)]
+    assert own == [pytest.approx(found.pick("allreduce", size).time_s, rel=0.001) for size in sizes]
+
+
+def one_slice(plan: object, sizes: list[int]) -> tuple[planning.SimulatedRow, ...]:
+    options = planning.SimulationOptions(slices=1)
+    run = treadle.simulate(plan, sizes, options=options, auto_slices=False, cost_model="nccl-hopper")
+    return run.rows
