@@ -98,7 +98,7 @@ def test_systems_are_recognised_by_their_links() -> None:
         ("dgx_a100(2, pcie=True)", "NCCL 2.30, 8 channels x 24 GB/s"),
         ("dgx1_v100", "NCCL 2.30, 6 channels x 20 GB/s"),
         ("rail_optimized:4", "NCCL 2.30, 8 channels x 45 GB/s"),
-        ("mi250:1", "RCCL 2.21.5, 1 channels x 161.4 GB/s"),
+        ("mi250(1, 8)", "RCCL 2.21.5, 1 channel x 161.4 GB/s"),
         ("mi300x:2", "RCCL 2.21.5, 28 channels x 12 GB/s"),
     ):
         assert str(planning.library_model(treadle.parse(name))) == text

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from math import floor, log2
 
 from treadle.brief import brief
 from treadle.errors import ScheduleError
 from treadle.machines.system import Generation, System
 from treadle.schedules.collective import CollectiveKind
+from treadle.spelling import counted
 from treadle.units import format_link_bandwidth
 
 VERSION = "2.30"
@@ -124,7 +124,7 @@ class LibraryPick:
     def __str__(self) -> str:
         if not self.channels:
             return f"{self.algorithm}/{self.protocol}"
-        return f"{self.algorithm}/{self.protocol}, {self.channels} channel{'s' if self.channels > 1 else ''}"
+        return f"{self.algorithm}/{self.protocol}, {counted(self.channels, 'channel')}"
 
 
 @brief("channels", "intra", "inter")
@@ -153,7 +153,7 @@ class ChannelGraph:
         speeds = [
             format_link_bandwidth(round(one * 10**9)) for one in dict.fromkeys((self.intra, self.inter))
         ]
-        return f"{self.channels} channels x {' and '.join(speeds)}"
+        return f"{counted(self.channels, 'channel')} x {' and '.join(speeds)}"
 
 
 Cell = tuple[str, str]
@@ -351,7 +351,7 @@ class LibraryModel:
         network = _TREE[3][at] if system.gpus_per_box == 1 else network
         return launch + (steps_of(kind, n) - between) * hop + between * network
 
-    @cached_property
+    @property
     def used_channels(self) -> int:
         """Channels that a communicator opens: those of the search, doubled."""
         return 2 * self.graph.channels
@@ -363,7 +363,7 @@ class LibraryModel:
         threads, least = _THREADS[protocol]
         if (algorithm, protocol) == ("ring", "LL"):
             least *= self.n_ranks
-        return max(1, min(self.used_channels, size_bytes // (threads * least)))
+        return min(self.used_channels, max(1, size_bytes // (threads * least)))
 
 
 def steps_of(kind: CollectiveKind, n_ranks: int) -> int:
