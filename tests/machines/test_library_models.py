@@ -123,13 +123,26 @@ def test_a_group_has_its_share_of_the_nics() -> None:
 def test_a_ring_in_one_slice_takes_what_nccl_predicts() -> None:
     """Presets have NCCL's effective rates, channels and caps: Treadle's simulation of its ring agrees."""
     plan = treadle.solve("dgx_h100:1", "allreduce", algorithm="ring").plan
+    options = planning.SimulationOptions(slices=1)
     sizes = [KIB, 64 * KIB, MIB, 4 * MIB, 16 * MIB, 64 * MIB, GIB]
     found = model("dgx_h100:1", nvls=False)
-    own = [float(one.time) for one in one_slice(plan, sizes)]
+    run = treadle.simulate(plan, sizes, options=options, auto_slices=False, cost_model="nccl-hopper")
+    own = [float(one.time) for one in run.rows]
     assert own == [pytest.approx(found.pick("allreduce", size).time_s, rel=0.001) for size in sizes]
 
 
-def one_slice(plan: object, sizes: list[int]) -> tuple[planning.SimulatedRow, ...]:
-    options = planning.SimulationOptions(slices=1)
-    run = treadle.simulate(plan, sizes, options=options, auto_slices=False, cost_model="nccl-hopper")
-    return run.rows
+def test_a_step_is_priced_by_the_model_of_each_group() -> None:
+    kind = treadle.CollectiveKind.ALLREDUCE
+    costs = planning.step_costs("dgx_h100:2", "fsdp=2,tp=8", schedule="nccl")
+    assert costs.time_s(kind, ("tp",), GIB) == model("dgx_h100:1").pick(kind, GIB).time_s
+    across = nccl_model(replace(ONE_GPU_BOXES, boxes=2))
+    assert costs.time_s(kind, ("fsdp",), MIB) == across.pick(kind, MIB).time_s
+    with pytest.raises(ScheduleError, match=r"rccl: has no model of .*: its GPUs are another"):
+        planning.step_costs("dgx_h100:2", "tp=16", schedule="rccl").time_s(kind, ("tp",), MIB)
+
+
+def test_rows_of_the_library_are_in_results() -> None:
+    found = treadle.compare("dgx_a100:2", "allreduce", algorithms=["nccl", "ring"])
+    assert [row.algbw for row in found.rows] == [found.rows[0].algbw] * 2
+    with pytest.raises(ScheduleError, match="nccl: RCCL runs on its GPUs"):
+        treadle.solve("mi300x:1", "allreduce", algorithm="nccl")
