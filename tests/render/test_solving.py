@@ -126,6 +126,7 @@ def test_comparisons() -> None:
         algorithm="file",
         form="msccl",
         algbw=None,
+        rate=None,
         report=replace(first.report, violations=wrong, n_violations=22),
         notes=("one", "two"),
     )

@@ -146,6 +146,7 @@ class Compare(Posed, Problem, Costs, Trim, TimeLimit, Workers, Seed, Fabric, Rat
     beside: Sequence[str] | None = opt(
         "Also compare these plans and third-party schedules.", flag="--with", metavar="FILE,...", parse=names
     )
+    shows_all: bool = opt("Show all schedules, and why others were not run.", False, flag="--all")
     picture: Path | None = written("Plot of times by size (.png, .svg or .pdf).")
 
 

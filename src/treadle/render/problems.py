@@ -279,10 +279,13 @@ def rate_rows(found: RateResult, rates: Rates, *, is_alone: bool) -> Iterator[Ro
         yield row("bottleneck", "; ".join(terms) or "none")
 
 
-def throughput(plan: Plan | PlacedSchedule) -> dict[str, object]:
-    """The claimed throughput at large sizes on the modelled fabric, and its bound where it has one."""
+def throughput(plan: Plan | PlacedSchedule, pipelined: Fraction | None = None) -> dict[str, object]:
+    """The claimed throughput at large sizes on the modelled fabric, and its bound where it has one.
+
+    Of steps that is as one waits for another; `pipelined` is what sliced messages reach.
+    """
     topology, collective = plan.topology, plan.collective
-    found = both_values(plan.algbw, collective)
+    found = both_values(plan.algbw, collective) | rate_values("pipelined_algbw", pipelined)
     if not has_switches(topology) and has_uniform_links(topology) and is_regular(topology):
         found["t_b_exact"] = exact_text(node_bandwidth(topology) / plan.algbw)
     if collective.kind is CollectiveKind.ALLTOALL:
@@ -293,6 +296,32 @@ def throughput(plan: Plan | PlacedSchedule) -> dict[str, object]:
     if (best := plan.optimal_algbw) is not None:
         found |= both_values(best, collective, "optimal_")
     return found
+
+
+def throughput_rows(
+    collective: Collective,
+    algbw: Fraction,
+    pipelined: Fraction | None,
+    rates: Rates,
+    more: str,
+    found: Mapping[str, object],
+) -> Iterator[Row]:
+    """The throughput at large sizes; of steps that of sliced messages, then that of steps in turn."""
+    if pipelined is None or pipelined == algbw:
+        yield Row("schedule", f"{rates.both(algbw, collective)}, {more}", found, is_key=True)
+        return
+    text = f"{rates.exact(pipelined)} pipelined, {more}; {rates(algbw)} step by step"
+    yield Row("schedule", text, found, is_key=True)
+    sliced, in_turn = (rates(busbw(one, collective)) for one in (pipelined, algbw))
+    yield row("", f"{sliced} busbw pipelined, {in_turn} step by step")
+
+
+def set_text(number: int, algbws: Sequence[Fraction | float], rates: Rates, *shares: float) -> str:
+    """The range of a set by size: of its throughput, and of its shares of the bound of each size."""
+    low, most = (rates(Fraction(value)) for value in (min(algbws), max(algbws)))
+    text = f"{counted(number, 'schedule')} by size, {low if low == most else f'{low} to {most}'} algbw"
+    span = dict.fromkeys(f"{share:.0%}" for share in (min(shares), max(shares))) if shares else ()
+    return f"{text}, {' to '.join(span)} of each size's bound" if shares else text
 
 
 def shape_row(

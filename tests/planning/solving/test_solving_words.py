@@ -313,6 +313,7 @@ def test_tables_of_comparisons() -> None:
         "algorithm": "a",
         "algbw_bytes_per_s": 3.0,
         "busbw_bytes_per_s": 2.25,
+        "pipelined_algbw_bytes_per_s": None,
         "share_of_bound": 0.75,
         "trees": 6,
         "seconds": 0.5,

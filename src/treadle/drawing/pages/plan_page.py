@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Sequence
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,7 @@ from treadle.simulation.result import Simulation
 from treadle.simulation.simulated_plans import SimulatedRow, SimulationRun, simulate_plan
 from treadle.spelling import counted
 from treadle.units import format_bandwidth, format_share, format_size
+from treadle.verification.schedules import pipelined_algbw
 from treadle.viz.fabric_layout import MOST_COLLAPSED
 
 SHOWN_SIZE = "64M"
@@ -93,7 +95,7 @@ def static_values(plan: Plan, fabric: DrawnFabric) -> dict[str, object]:
     return {
         "title": f"{plan.collective.kind.value} on {plan.topology.name}",
         "lede": "" if words is None else words.words,
-        "tiles": _tiles(plan),
+        "tiles": tiles(plan),
         "facts": _facts(plan, full),
         "fabric": fabric.values(),
         "marksOfRanks": [int(fabric.mark_of[node]) for node in plan.collective.ranks]
@@ -116,19 +118,36 @@ def _cut(plan: Plan) -> CutWords | None:
         return None
 
 
-def _tiles(plan: Plan) -> list[list[str]]:
-    """What is most worth knowing: a value, what it is, and whether it is good news."""
+def tiles(plan: Plan, rows: Sequence[SimulatedRow] = ()) -> list[list[str]]:
+    """What is most worth knowing: a value, what it is, and whether it is good news.
+
+    A set by size is told of by `rows`, at each simulated size.
+    """
     best = plan.optimal_algbw
+    pipelined = pipelined_algbw(plan.topology, plan.collective, plan.entries[-1].schedule)
+    rate = pipelined or plan.algbw
     if best is None:
         verdict = ["no bound", "nothing is proved of the best", ""]
-    elif best == plan.algbw:
+    elif best == rate:
         verdict = ["optimal", "proved: no schedule is faster at large sizes", "good"]
     else:
-        verdict = [format_share(plan.algbw / best), "of the proved bound", ""]
+        verdict = [format_share(rate / best), "of the proved bound", ""]
+    in_turn = "" if rate == plan.algbw else f", {format_bandwidth(plan.algbw)} step by step"
+    reached = [format_bandwidth(rate), f"algorithm bandwidth at large sizes{in_turn}", ""]
+    if len(plan.entries) > 1:
+        found = sorted(Fraction(row.algbw_bytes_per_s) for row in rows)
+        span = [format_bandwidth(value) for value in (*found[:1], *found[-1:])]
+        shares = sorted(Fraction(row.efficiency) for row in rows if row.efficiency is not None)
+        reached = [" to ".join(span) or str(len(plan.entries)), "algorithm bandwidth, by size", ""]
+        verdict = [
+            " to ".join(format_share(one) for one in (*shares[:1], *shares[-1:])),
+            "of the bound of each size",
+            "",
+        ]
     switches = plan.topology.n_nodes - len(plan.topology.compute_nodes)
     what = f"ranks, {switches:,} switch{'' if switches == 1 else 'es'}" if switches else "ranks, no switch"
     return [
-        [format_bandwidth(plan.algbw), "algorithm bandwidth at large sizes", ""],
+        reached,
         verdict,
         [f"{plan.collective.n_ranks:,}", what, ""],
         ["verified", "schedule and claims recomputed", "good"],
