@@ -71,7 +71,7 @@ def verify_rows(result: VerifyResult, plan: Plan, path: Path, rates: Rates) -> I
         yield row("schedule", set_text(len(plan.entries), known, rates))
     elif in_turn and report.algbw is not None and report.pipelined_algbw is not None:
         gap = below(report.pipelined_algbw, report.bound)
-        yield from throughput_rows(collective, report.algbw, report.pipelined_algbw, rates, gap, {})
+        yield from throughput_rows(collective, report.algbw, report.pipelined_algbw, rates, {}, gap=gap)
     schedule = plan.entries[-1].schedule
     shape = shape_row(schedule, plan.algorithm, report=report)
     if isinstance(schedule, FactoredSchedule):

@@ -67,7 +67,7 @@ def _plan_rows(
         )
         yield Row("schedule", f"{text}, {known}", found)
     else:
-        yield from throughput_rows(plan.collective, plan.algbw, pipelined, rates, known, found)
+        yield from throughput_rows(plan.collective, plan.algbw, pipelined, rates, found, known=known)
 
 
 # ``simulate``

@@ -303,17 +303,22 @@ def throughput_rows(
     algbw: Fraction,
     pipelined: Fraction | None,
     rates: Rates,
-    more: str,
     found: Mapping[str, object],
+    *,
+    gap: str = "",
+    known: str = "",
 ) -> Iterator[Row]:
     """The throughput at large sizes; of steps that of sliced messages, then that of steps in turn."""
     if pipelined is None or pipelined == algbw:
-        yield Row("schedule", f"{rates.both(algbw, collective)}, {more}", found, is_key=True)
+        yield Row("schedule", f"{rates.both(algbw, collective)}, {gap or known}", found, is_key=True)
         return
-    text = f"{rates.exact(pipelined)} pipelined, {more}; {rates(algbw)} step by step"
-    yield Row("schedule", text, found, is_key=True)
     sliced, in_turn = (rates(busbw(one, collective)) for one in (pipelined, algbw))
-    yield row("", f"{sliced} busbw pipelined, {in_turn} step by step")
+    text = (
+        f"{rates.exact(pipelined)} pipelined, {gap};" if gap else f"asymptotic {rates(pipelined)} pipelined,"
+    )
+    yield Row("schedule", f"{text} {rates(algbw)} step by step", found, is_key=True)
+    known = f"; {known}" if known else ""
+    yield row("", f"{sliced} busbw pipelined, {in_turn} step by step{known}")
 
 
 def set_text(number: int, algbws: Sequence[Fraction | float], rates: Rates, *shares: float) -> str:

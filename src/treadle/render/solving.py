@@ -89,7 +89,7 @@ def schedule_rows(result: SolveResult, rates: Rates) -> Iterator[Row]:
     gap = below(rate, limit, is_tight=bound is None or bound.is_tight)
     gap = "optimal" if result.is_optimal else gap
     found = {"algorithm": plan.algorithm, **throughput(plan, pipelined), "optimal": result.is_optimal}
-    yield from throughput_rows(plan.collective, plan.algbw, pipelined, rates, gap, found)
+    yield from throughput_rows(plan.collective, plan.algbw, pipelined, rates, found, gap=gap)
     if limit is not None:
         yield facts({"gap": float(1 - rate / limit)})
     schedule = plan.entries[-1].schedule
