@@ -88,7 +88,9 @@ def report(
                 own, [*sizes, shown], progress=progress
             )  # the last is that of the course in time
             values |= {**course_values(own, fabric, shown, run), "tiles": tiles(own, run.rows)}
-            values["curves"] = size_curves(sizes, run, beside, shown_names(own, beside), progress=progress)
+            values["curves"] = size_curves(
+                own, sizes, run, beside, shown_names(own, beside), progress=progress
+            )
         elif beside:
             raise FormatError(
                 f"report: plans of more than {MOST_COLLAPSED} ranks are not simulated beside others"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -17,9 +17,12 @@ from treadle.drawing.draw import CutWords, cut_words
 from treadle.drawing.pages.drawn_fabric import DrawnFabric
 from treadle.drawing.plan_loads import busy_links
 from treadle.drawing.tree_hops import tree_depths
-from treadle.errors import FormatError, ScheduleError
+from treadle.errors import FormatError, ScheduleError, TreadleError
+from treadle.inputs.problem import Problem
 from treadle.program.operation_lists import OperationKind
 from treadle.program.program import Program
+from treadle.schedulers.expectations import Expectations, expectations_of
+from treadle.schedulers.solving import solve_problem
 from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.alltoall.timed_routes import TimedRoutes
@@ -368,6 +371,7 @@ def shown_sizes(plan: Plan) -> tuple[int, ...]:
 
 
 def size_curves(
+    plan: Plan,
     sizes: Sequence[int],
     own: SimulationRun,
     others: Sequence[Plan],
@@ -379,9 +383,10 @@ def size_curves(
 
     Parameters
     ----------
+    plan : Plan
     sizes : sequence of int
     own : SimulationRun
-        Of the page's own plan, at these sizes and whatever follows them.
+        Of the plan, at these sizes and whatever follows them.
     others : sequence of Plan
     names : sequence of str
         Of all.
@@ -397,10 +402,37 @@ def size_curves(
         "series": [
             {"name": name, "seconds": _seconds(found), "slices": [row.slices for row in found]}
             for name, found in zip(names, series, strict=True)
+        ]
+        + [
+            {"name": name, "seconds": [_rounded(one) for one in seconds]}
+            for name, seconds in _reference_curves(plan, sizes, progress=progress)
         ],
         "bound": bounds,
         "note": _note(f"{costs}, {first.sharing.value} links", bounds),
     }
+
+
+_BASELINES = ("ring", "double-binary-tree")
+
+
+def _reference_curves(
+    plan: Plan, sizes: Sequence[int], *, progress: Progress | None
+) -> Iterator[tuple[str, list[float]]]:
+    """Yield names and seconds: the library's choice, and the better of rings and double binary trees."""
+    found = expectations_of(plan.topology, plan.collective, sizes)
+    if isinstance(found, Expectations) and found.picks:
+        yield f"predicted by {found.model}", [pick.time_s for pick in found.picks]
+    times = []
+    for name in _BASELINES:
+        if plan.algorithm == name:
+            return
+        try:
+            baseline = solve_problem(Problem(plan.topology, plan.collective), name).plan
+            times.append([float(row.time) for row in simulate_plan(baseline, sizes, progress=progress).rows])
+        except TreadleError:  # it does not serve the collective, or is too large to simulate
+            continue
+    if times:
+        yield "best baseline (ring or tree), simulated", [min(column) for column in zip(*times, strict=True)]
 
 
 def _note(model: str, bounds: list[float] | None) -> str:
@@ -412,11 +444,15 @@ def _bounds(rows: Sequence[SimulatedRow]) -> list[float] | None:
     """Of each size; None where nothing is proved."""
     times = [None if row.bound is None else row.bound.time for row in rows]
     known = [time for time in times if time is not None]
-    return [float(f"{float(time):.6g}") for time in known] if len(known) == len(times) else None
+    return [_rounded(float(time)) for time in known] if len(known) == len(times) else None
 
 
 def _seconds(rows: Sequence[SimulatedRow]) -> list[float]:
-    return [float(f"{float(row.time):.6g}") for row in rows]
+    return [_rounded(float(row.time)) for row in rows]
+
+
+def _rounded(seconds: float) -> float:
+    return float(f"{seconds:.6g}")
 
 
 # When each rank has each shard, of a simulated plan
