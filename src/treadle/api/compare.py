@@ -20,11 +20,11 @@ from treadle.schedulers.alone_rates import alltoalls_alone
 from treadle.schedulers.bound_results import bound_problem, naming_cut_off
 from treadle.schedulers.bounds import find_bound
 from treadle.schedulers.comparison import Comparison, ComparisonRow, InNetwork, RowMeasures
+from treadle.schedulers.expectations import NVLS, summing_twin
 from treadle.schedulers.generation import generate
 from treadle.schedulers.schedulers import find_scheduler
 from treadle.schedulers.shared_rates import SharedRates, bottleneck, shared_rates
 from treadle.schedulers.sizes.fitting import fitting
-from treadle.schedulers.summing_twin import NVLS, summing_twin
 from treadle.schedulers.third_party.placed_schedules import ForeignSchedule, PlacedSchedule, place_schedules
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.schedule import Schedule, unit_trees

@@ -10,12 +10,13 @@ from string import ascii_lowercase
 from typing import TYPE_CHECKING
 
 from treadle.inputs.problem import exact_text
-from treadle.render.expectations import expectation_rows, library_rows
 from treadle.render.problems import (
     SHOWN_VIOLATIONS,
     below,
     both_values,
     bound_rows,
+    expectation_rows,
+    library_rows,
     problem_rows,
     throughput,
     verification_values,

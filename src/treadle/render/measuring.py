@@ -7,11 +7,11 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from treadle.inputs.problem import exact_text
-from treadle.render.expectations import library_rows
 from treadle.render.files import describe_shortfall, shortfall_values
 from treadle.render.names import describe_links
 from treadle.render.problems import (
     group_rows,
+    library_rows,
     mesh_rows,
     problem_rows,
     set_text,

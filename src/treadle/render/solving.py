@@ -8,7 +8,6 @@ from math import ceil, inf
 from typing import TYPE_CHECKING, Any
 
 from treadle.inputs.problem import exact_text
-from treadle.render.expectations import expectation_rows, library_rows
 from treadle.render.names import describe_links
 from treadle.render.problems import (
     assumption,
@@ -17,7 +16,9 @@ from treadle.render.problems import (
     bound_rows,
     bound_values,
     describe_witness,
+    expectation_rows,
     group_rows,
+    library_rows,
     note_rows,
     problem_rows,
     rate_rows,

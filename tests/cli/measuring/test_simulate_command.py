@@ -263,7 +263,7 @@ def test_the_algbw_of_steps_is_told_from_times_that_overlap(
     out = capsys.readouterr().out
     assert "asymptotic 25 GB/s pipelined, 23.76 GB/s step by step\n" in out
     assert "35.64 GB/s step by step; verified (factor-allreduce)\n" in out
-    [row] = [line for line in out.splitlines() if line.strip().startswith("8GB ")]
+    row = next(line for line in out.splitlines() if line.strip().startswith("8GB "))
     assert 24.9 < float(row.split()[3]) <= 25
     assert main(["simulate", fabric, "allreduce", "--size", "1G"]) == 0
     assert "busbw, verified (forestcoll)\n" in capsys.readouterr().out
