@@ -23,17 +23,17 @@ _LAUNCH_US = {"LL": 12.0, "LL128": 12.0, "Simple": 17.0}
 _MI250_BUSBW = 161.4
 """Stated for the machine (baseBw), in the place of channels and their speed."""
 _XGMI_SHARE = 48 / 64
-"""What the search counts of a link."""
+"""Share of a link that the search counts."""
 
 
 @dataclass(frozen=True)
 class _Tuning:
-    """Of an algorithm on a machine, by protocol: microseconds of a hop, shares of bandwidth, corrections."""
+    """Constants of an algorithm on a machine, by protocol: microseconds, shares of bandwidth, corrections."""
 
     hop: tuple[float, float, float]
     network: tuple[float, float, float]
     shares: tuple[tuple[float, float, float], tuple[float, float, float]]
-    """On one or two boxes, and on more."""
+    """First for up to two boxes, then for more."""
     corrections: Mapping[str, tuple[float, ...]]
     """Shares at sizes from 64 B in powers of two."""
 
@@ -79,7 +79,7 @@ _TUNINGS = {
 
 
 class RcclModel(LibraryModel):
-    """How RCCL chooses an algorithm on a system of AMD GPUs; see `LibraryModel`."""
+    """RCCL's choice of algorithm on a system of AMD GPUs; see `LibraryModel`."""
 
     name = "rccl"
 

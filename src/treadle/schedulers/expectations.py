@@ -1,4 +1,4 @@
-"""What to expect of the machine behind a fabric: its library's choices, and the optimum with NVLink SHARP."""
+"""Expectations of the machine behind a fabric: its library's choices, the optimum with NVLink SHARP."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _MOST_SUMMING = 128
 @brief("model", "picks")
 @dataclass(frozen=True)
 class Expectations:
-    """What the machine behind a fabric can be expected to do.
+    """Expectations of the machine behind a fabric.
 
     Parameters
     ----------
@@ -109,7 +109,7 @@ def system_of_group(topology: Topology, collective: Collective) -> System | Refu
 def expectations_of(
     topology: Topology, collective: Collective, sizes: Sequence[int] = (LARGE_BYTES,)
 ) -> Expectations | Refusal:
-    """Return what the machine behind a fabric can be expected to do.
+    """Return the expectations of the machine behind a fabric.
 
     Parameters
     ----------

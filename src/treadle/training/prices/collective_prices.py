@@ -131,7 +131,7 @@ class CollectivePrice:
 @brief("model", "algbw", "delay_s")
 @dataclass(frozen=True)
 class LibraryPrice:
-    """What the fabric's library takes, by its own model.
+    """Time by the model of the fabric's library.
 
     Parameters
     ----------
@@ -146,12 +146,12 @@ class LibraryPrice:
 
     @property
     def algbw(self) -> Fraction:
-        """Of large sizes."""
+        """Throughput at 1 GB."""
         return Fraction(CURVE_SIZES[-1]) / Fraction(self.time_s(CURVE_SIZES[-1]))
 
     @property
     def delay_s(self) -> float:
-        """Of hardly any bytes."""
+        """Seconds of one byte."""
         return self.time_s(1)
 
     def time_s(self, size_bytes: float) -> float:
