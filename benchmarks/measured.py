@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 
 from treadle.atomic import write_bytes
 from treadle.machines import achievable as constants_module
-from treadle.machines.achievable import Achievable, Piece, achievable, measured_constants
+from treadle.machines.achievable import Achievable, Segment, achievable, measured_constants
 from treadle.machines.fitting import (
     MACHINES,
     SIBLINGS,
@@ -56,7 +56,7 @@ def constants_text(points: Sequence[MeasuredPoint], predictions: Mapping[str, Pr
     fit = Fit(points)
     lines = [
         "# Fitted on measured rows by `python benchmarks/measured.py`; read by treadle.machines.achievable.",
-        "# A curve by GPUs: pieces [protocol, last size in bytes, latency us, more latency us, log2 of its",
+        "# A curve by GPUs: segments [protocol, last size in bytes, latency us, more latency us, log2 of its",
         "# size, GB/s, growth of the rate per doubling, power that joins latency and transfer].",
         "# bands: half of the 90% band of log(measured / predicted) at small, middle and large sizes.",
         "# errors on rows left out: median, 90th percentile, share in the bands, rows.",
@@ -64,7 +64,7 @@ def constants_text(points: Sequence[MeasuredPoint], predictions: Mapping[str, Pr
     for name, source in SOURCES.items():
         lines += ["", f"[systems.{json.dumps(name)}]", f"source = {json.dumps(source)}"]
         lines.append(f"sibling = {json.dumps(name in SIBLINGS)}")
-        curves: dict[str, dict[int, list[Piece]]] = {}
+        curves: dict[str, dict[int, list[Segment]]] = {}
         for kind in KINDS:
             for gpus in (2, 4, 8):
                 own = [
@@ -80,7 +80,8 @@ def constants_text(points: Sequence[MeasuredPoint], predictions: Mapping[str, Pr
         for kind, of in curves.items():
             lines.append(f"[systems.{json.dumps(name)}.{kind}]")
             lines += [
-                f"{gpus} = {json.dumps([rounded(piece) for piece in pieces])}" for gpus, pieces in of.items()
+                f"{gpus} = {json.dumps([rounded(segment) for segment in segments])}"
+                for gpus, segments in of.items()
             ]
     halves = {
         (name or case, "alltoall" if is_alltoall else "rings", index): half
@@ -102,8 +103,8 @@ def constants_text(points: Sequence[MeasuredPoint], predictions: Mapping[str, Pr
     return "\n".join(lines) + "\n"
 
 
-def rounded(piece: Piece) -> list[Any]:
-    return [*piece[:2], *(float(f"{number:.4g}") for number in piece[2:])]
+def rounded(segment: Segment) -> list[Any]:
+    return [*segment[:2], *(float(f"{number:.4g}") for number in segment[2:])]
 
 
 def errors_table() -> Iterator[str]:

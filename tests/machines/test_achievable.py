@@ -76,7 +76,7 @@ def test_times_of_dgx_a100() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_times_grow_with_the_size_within_a_protocol(name: str, kind: str) -> None:
     gpus = SYSTEMS[name].gpus_per_box
-    ends = [piece[1] for piece in measured_constants()["systems"][name][kind][str(gpus)]]
+    ends = [segment[1] for segment in measured_constants()["systems"][name][kind][str(gpus)]]
     sizes = [2**exponent for exponent in range(4, 36)]
     times = [found(SYSTEMS[name], kind, size).time_s for size in sizes]
     for (size, now), (next_size, then) in pairwise(zip(sizes, times, strict=True)):

@@ -29,7 +29,7 @@ SIZE_RANGES = (2**16, 2**22)
 """Largest small and middle sizes in bytes; a band is stated for each range."""
 
 
-class Piece(NamedTuple):
+class Segment(NamedTuple):
     """Constants of a curve up to a size: one protocol. Microseconds, doublings, GB/s of algbw."""
 
     name: str
@@ -115,17 +115,17 @@ def measured_constants() -> Mapping[str, Any]:
     return constants
 
 
-def curve_us(launch: float, pieces: Sequence[Sequence[Any]], size_bytes: int, share: float = 1.0) -> float:
+def curve_us(launch: float, segments: Sequence[Sequence[Any]], size_bytes: int, share: float = 1.0) -> float:
     """Return microseconds of one curve.
 
     Parameters
     ----------
-    pieces : sequence of Piece
+    segments : sequence of Segment
     share : float
         Of the rates of the measured system.
     """
-    piece = next((one for one in pieces if size_bytes <= one[1]), pieces[-1])
-    _, _, base, more, middle, rate, growth, power = piece
+    segment = next((one for one in segments if size_bytes <= one[1]), segments[-1])
+    _, _, base, more, middle, rate, growth, power = segment
     size = log2(size_bytes)
     latency, transfer = latency_us(base, more, middle, size), size_bytes / (rate * share) / 1e3
     return float(joined_us(launch, latency, transfer, growth, power, min(size, GROWTH_TO)))
@@ -173,7 +173,7 @@ def _rows(system: System, n_ranks: int) -> _Rows | Refusal:
 def achievable(
     system: System | Topology, kind: CollectiveKind | str, size_bytes: int, n_ranks: int | None = None
 ) -> Achievable | Refusal:
-    """Return the time that NCCL achieves on a system, or why no measured rows tell.
+    """Return the time that NCCL achieves on a system, or why there are no measured rows.
 
     Parameters
     ----------

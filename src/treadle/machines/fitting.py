@@ -1,6 +1,6 @@
 """Fit times of collectives on measured rows, and state the error on rows left out.
 
-A curve (system, collective, number of GPUs) has a part for each protocol that NCCL's tuning model picks:
+A curve (system, collective, number of GPUs) has a segment for each protocol that NCCL's tuning model picks:
 
     time = launch + (latency^p + transfer^p)^(1/p)
 
@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from treadle.machines.achievable import GROWTH_TO, SIZE_RANGES, Piece, joined_us, latency_us
+from treadle.machines.achievable import GROWTH_TO, SIZE_RANGES, Segment, joined_us, latency_us
 from treadle.machines.nccl import LibraryModel, nccl_model
 from treadle.machines.system import Generation, System
 from treadle.schedules.collective import CollectiveKind
@@ -76,7 +76,7 @@ def _library(generation: str, gpus: int, has_nvls: bool) -> LibraryModel:
 
 
 @lru_cache(maxsize=4096)
-def piece_name(generation: str, kind: str, gpus: int, size_bytes: int, has_nvls: bool = True) -> str:
+def segment_name(generation: str, kind: str, gpus: int, size_bytes: int, has_nvls: bool = True) -> str:
     """Return what NCCL's tuning model picks: protocol of a ring, or nvls; p2p for an all-to-all."""
     if kind == "alltoall":
         return "p2p"
@@ -104,14 +104,14 @@ class MeasuredPoint:
         return GENERATIONS[self.system]
 
     @property
-    def piece(self) -> str:
+    def segment(self) -> str:
         """Name of what NCCL runs."""
-        return piece_name(self.generation, self.kind, self.gpus, self.size_bytes, not self.is_integer)
+        return segment_name(self.generation, self.kind, self.gpus, self.size_bytes, not self.is_integer)
 
     @property
     def steps(self) -> float:
         """Steps whose latencies add up."""
-        if self.piece == "nvls":
+        if self.segment == "nvls":
             return 0.0
         if self.kind == "alltoall":
             return math.log2(self.gpus)
@@ -119,11 +119,11 @@ class MeasuredPoint:
 
     @property
     def transfer_us(self) -> float:
-        """Bytes per link over the nominal rate of the piece."""
-        if self.piece == "nvls":
+        """Bytes per link over the nominal rate of the segment."""
+        if self.segment == "nvls":
             return self.size_bytes / _NVLS_RATES[self.generation] / 1e3
         share = (self.gpus - 1) / self.gpus * (2 if self.kind == "allreduce" else 1)
-        rates = _LL_RATES if self.piece == "ll" else _RATES
+        rates = _LL_RATES if self.segment == "ll" else _RATES
         return self.size_bytes * share / rates[self.generation] / 1e3
 
 
@@ -158,7 +158,7 @@ _ERROR, _FREEDOM = 0.03, 4
 """Spread of logarithms of times, and degrees of freedom of Student's t, which outliers hardly move."""
 _FREE = 9.0
 _ALONE = {"ampere", "pcie"}
-"""Generations of one system: what is theirs is its own."""
+"""Generations of one system, whose effects are the system's."""
 
 Effect = tuple[str, tuple[object, ...], float, float]
 """Parameter, name, prior width of the logarithm, coefficient."""
@@ -166,7 +166,7 @@ Effect = tuple[str, tuple[object, ...], float, float]
 
 def _effects(point: MeasuredPoint) -> Iterator[Effect]:
     """List what the logarithms of a point's parameters are sums of."""
-    generation, kind, gpus, piece = point.generation, point.kind, point.gpus, point.piece
+    generation, kind, gpus, segment = point.generation, point.kind, point.gpus, point.segment
     doublings = math.log2(gpus) - 2
     is_alone = generation in _ALONE
 
@@ -179,34 +179,34 @@ def _effects(point: MeasuredPoint) -> Iterator[Effect]:
 
     yield "launch", (), _FREE, 1
     yield from levels("launch", shared=0.5, own=0.08)
-    for parameter in _START[piece].keys() - {"power"} | ({"middle"} if piece in _MIDDLES else set()):
+    for parameter in _START[segment].keys() - {"power"} | ({"middle"} if segment in _MIDDLES else set()):
         scale = 2 if parameter == "middle" else 1
-        yield parameter, (piece,), _FREE, 1
-        yield from levels(parameter, piece, shared=0.3, own=0.05, scale=scale)
-        if piece in ("ll", "ll128", "simple"):
-            yield parameter, (piece, kind), 0.3 * scale, 1
-            yield from levels(parameter, piece, kind, shared=0.1, own=0.05, scale=scale)
-    if piece in _MIDDLES:
-        yield "middle", (piece, "doublings"), 1, doublings
-    yield "power", (piece,), 0.5, 1
-    if piece in ("simple", "p2p", "nvls"):
-        yield "growth", ("p2p" if piece == "p2p" else "simple",), 0.1, 1
-        yield "growth", (piece, generation), 0.02, 1
+        yield parameter, (segment,), _FREE, 1
+        yield from levels(parameter, segment, shared=0.3, own=0.05, scale=scale)
+        if segment in ("ll", "ll128", "simple"):
+            yield parameter, (segment, kind), 0.3 * scale, 1
+            yield from levels(parameter, segment, kind, shared=0.1, own=0.05, scale=scale)
+    if segment in _MIDDLES:
+        yield "middle", (segment, "doublings"), 1, doublings
+    yield "power", (segment,), 0.5, 1
+    if segment in ("simple", "p2p", "nvls"):
+        yield "growth", ("p2p" if segment == "p2p" else "simple",), 0.1, 1
+        yield "growth", (segment, generation), 0.02, 1
     for parameter in ("factor", "rate"):
         if generation != "pcie":
-            yield parameter, (piece, gpus), 0.2, 1
-            yield parameter, (piece, kind, gpus), 0.1, 1
-        yield from levels(parameter, piece, kind, gpus, shared=0.06, own=0.04)
+            yield parameter, (segment, gpus), 0.2, 1
+            yield parameter, (segment, kind, gpus), 0.1, 1
+        yield from levels(parameter, segment, kind, gpus, shared=0.06, own=0.04)
         if point.is_integer:
-            yield parameter, (piece, "integer"), 0.1, 1
-            yield parameter, (piece, "integer", generation), 0.05, 1
+            yield parameter, (segment, "integer"), 0.1, 1
+            yield parameter, (segment, "integer", generation), 0.05, 1
     if generation != "pcie":
-        yield "rate", (piece, generation, "doublings"), 0.1, doublings
-    elif piece == "simple":
+        yield "rate", (segment, generation, "doublings"), 0.1, doublings
+    elif segment == "simple":
         # a ring of more than two GPUs passes the host's bridges once in each direction, however long it is
-        yield "rate", (piece, "bridges"), 0.4, float(gpus > 2)
+        yield "rate", (segment, "bridges"), 0.4, float(gpus > 2)
     else:
-        yield "rate", (piece, "bridges"), 0.4, doublings
+        yield "rate", (segment, "bridges"), 0.4, doublings
 
 
 @dataclass(frozen=True)
@@ -269,7 +269,7 @@ class Fit:
         for parameter, triples in found.items():
             rows, columns, coefficients = np.array(triples, float).reshape(-1, 3).T
             entries[parameter] = rows.astype(np.int64), columns.astype(np.int64), coefficients
-        start = {name: np.array([_start(name, point.piece) for point in points]) for name in _PARAMETERS}
+        start = {name: np.array([_start(name, point.segment) for point in points]) for name in _PARAMETERS}
         return _Columns(
             start,
             entries,
@@ -284,11 +284,11 @@ class Fit:
         found: Floats = np.exp(columns.log_times(columns.parameters(self._effects)))
         return found
 
-    def curve(self, points: Sequence[MeasuredPoint]) -> tuple[float, list[Piece]]:
-        """Return the launch and the parts of one curve, given its points in the order of sizes."""
+    def curve(self, points: Sequence[MeasuredPoint]) -> tuple[float, list[Segment]]:
+        """Return the launch and the segments of one curve, given its points in the order of sizes."""
         columns = self._columns(points)
         of = columns.parameters(self._effects)
-        pieces: dict[str, Piece] = {}
+        segments: dict[str, Segment] = {}
         for row, point in enumerate(points):
             one = {name: float(values[row]) for name, values in of.items()}
             factor = math.exp(one["factor"])
@@ -297,11 +297,11 @@ class Fit:
                 for base, step in (("base", "step"), ("more", "more_step"))
             )
             rate = point.size_bytes / point.transfer_us / 1e3 * math.exp(one["rate"])
-            pieces[point.piece] = Piece(
-                *(point.piece, _last_size(point), latency, more if point.piece in _MIDDLES else 0.0),
+            segments[point.segment] = Segment(
+                *(point.segment, _last_size(point), latency, more if point.segment in _MIDDLES else 0.0),
                 *(one["middle"], rate, one["growth"], 1 + math.exp(one["power"])),
             )
-        return math.exp(float(of["launch"][0])), list(pieces.values())
+        return math.exp(float(of["launch"][0])), list(segments.values())
 
 
 def _last_size(point: MeasuredPoint) -> int:
@@ -309,22 +309,22 @@ def _last_size(point: MeasuredPoint) -> int:
     low, high = point.size_bytes, 2 * point.size_bytes
     while high - low > low // 64:
         middle = (low + high) // 2
-        if replace(point, size_bytes=middle).piece == point.piece:
+        if replace(point, size_bytes=middle).segment == point.segment:
             low = middle
         else:
             high = middle
     return low
 
 
-def _start(parameter: str, piece: str) -> float:
+def _start(parameter: str, segment: str) -> float:
     if parameter == "launch":
         return math.log(_LAUNCH_US)
     if parameter == "middle":
-        return _MIDDLES.get(piece, 0.0)
+        return _MIDDLES.get(segment, 0.0)
     if parameter in ("factor", "growth"):
         return 0.0
-    # a piece without a parameter has next to nothing of it
-    return math.log(_START[piece].get(parameter, 1e-12))
+    # a segment without a parameter has next to nothing of it
+    return math.log(_START[segment].get(parameter, 1e-12))
 
 
 def _maximum(columns: _Columns, points: Sequence[MeasuredPoint], widths: Floats) -> Floats:
@@ -476,7 +476,7 @@ def accuracies(predictions: Mapping[str, Predictions]) -> dict[str, dict[str, Ac
 _LEVEL = 0.92
 """A little above 90%, since a new machine differs more than a new row does; see `Accuracy.coverage`."""
 Cell = tuple[str, bool, int]
-"""What a band is for: machine (of ``sizes``; else ""), all-to-all or not, range of sizes."""
+"""Rows of a band: machine (of ``sizes``; else ""), all-to-all or not, range of sizes."""
 
 
 def cell_of(case: str, point: MeasuredPoint) -> Cell:
