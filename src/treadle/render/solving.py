@@ -16,14 +16,18 @@ from treadle.render.problems import (
     bound_rows,
     bound_values,
     describe_witness,
+    expectation_rows,
     group_rows,
+    library_rows,
     note_rows,
     problem_rows,
     rate_rows,
     saturated_links,
     seconds_row,
+    set_text,
     shape_row,
     throughput,
+    throughput_rows,
     topology_text,
     verified_row,
     witness_values,
@@ -69,6 +73,7 @@ def solve_rows(
     if bound is not None:
         shared = None if collective.blocks is None else shared_rates(result)
         yield from bound_rows(topology, collective, bound, rates, shared)
+        yield from expectation_rows(topology, collective, rates)
     yield from schedule_rows(result, rates)
     if explain:
         yield from _packing_rows(result)
@@ -80,18 +85,14 @@ def solve_rows(
 
 def schedule_rows(result: SolveResult, rates: Rates) -> Iterator[Row]:
     """The schedule: its throughput, gap and shape."""
-    plan, bound = result.plan, result.bound
-    limit = None if bound is None else bound.algbw
-    gap = below(plan.algbw, limit, is_tight=bound is None or bound.is_tight)
+    plan, bound, pipelined = result.plan, result.bound, result.report.pipelined_algbw
+    limit, rate = None if bound is None else bound.algbw, pipelined or plan.algbw
+    gap = below(rate, limit, is_tight=bound is None or bound.is_tight)
     gap = "optimal" if result.is_optimal else gap
-    yield Row(
-        "schedule",
-        f"{rates.both(plan.algbw, plan.collective)}, {gap}",
-        {"algorithm": plan.algorithm, **throughput(plan), "optimal": result.is_optimal},
-        is_key=True,
-    )
+    found = {"algorithm": plan.algorithm, **throughput(plan, pipelined), "optimal": result.is_optimal}
+    yield from throughput_rows(plan.collective, plan.algbw, pipelined, rates, found, gap=gap)
     if limit is not None:
-        yield facts({"gap": float(1 - plan.algbw / limit)})
+        yield facts({"gap": float(1 - rate / limit)})
     schedule = plan.entries[-1].schedule
     yield shape_row(schedule, plan.algorithm, report=result.report, per_root=result.trees_per_root)
     if saturated := saturated_links(plan):
@@ -150,6 +151,8 @@ def bound_result_rows(
         yield facts(bound_values(bound, topology, collective))
     else:
         yield from bound_rows(topology, collective, bound, rates, shared)
+        if not result.at_sizes:
+            yield from expectation_rows(topology, collective, rates)
     yield from note_rows(result.notes if shared is not None else ())
     if result.rate is not None:
         yield from rate_rows(result.rate, rates, is_alone=shared is None)
@@ -185,6 +188,7 @@ def _size_rows(result: BoundResult, rates: Rates) -> Rows:
     for kind, reason in size_reasons(result.topology, result.collective, result.at_sizes):
         yield row(kind, reason)
     yield facts(size_bounds_summary(result.at_sizes, result.cost_model))
+    yield from library_rows(result.topology, result.collective, [one.size_bytes for one in result.at_sizes])
 
 
 def cut_off_rows(
@@ -235,8 +239,11 @@ def size_set_rows(
         for one in bound_rows(plan.topology, plan.collective, result.bound, rates):
             yield Row(one.label, one.text)
     yield row("cost model", model.name, cost_model=model.name, cost_model_source=model.source)
+    algbws = [one.size_bytes / one.seconds for one in result.rows]
+    shares = [float(one.bound.time) / one.seconds for one in result.rows if one.bound is not None]
+    yield row("schedule", set_text(len(plan.entries), algbws, rates, *shares), key=True)
     text = f"{counted(result.n_candidates, 'candidate')}, all verified, {result.n_timed} of them simulated"
-    yield row("schedules", text, key=True, candidates=result.n_candidates, timed=result.n_timed)
+    yield row("", text, candidates=result.n_candidates, timed=result.n_timed)
     yield row("not run", ", ".join(result.left_out) or None, left_out=list(result.left_out))
     cells = [_range_cells(entry, result) for entry in plan.entries]
     headings = ("sizes", "schedule", "slices", "us", "best baseline", "% bound")
@@ -248,6 +255,7 @@ def size_set_rows(
     every = counted(len(result.reports), "schedule")
     yield row("verified", f"yes: {every}, by an independent verifier")
     yield facts(_size_set_values(result))
+    yield from library_rows(plan.topology, plan.collective, [one.size_bytes for one in result.rows])
     yield seconds_row(result.seconds, explain=explain)
     yield written_row(path, result.seconds)
 

@@ -25,6 +25,7 @@ _ALLTOALL = (CollectiveKind.ALLTOALL,)
 _TREE_BASELINES = "treadle.synthesis.trees.baselines"
 _STEP_BASELINES = "treadle.synthesis.steps.baselines"
 _EXCHANGES = "treadle.synthesis.alltoall.baselines"
+_LIBRARIES = "treadle.schedulers.third_party.library_schedules"
 _PEERS = "treadle.synthesis.peers"
 _SIZES = "treadle.synthesis.sizes"
 FEW_RANKS = f"{_SIZES}.spanning_exchanges:few_ranks"
@@ -44,6 +45,14 @@ def _of(form: ScheduleForm, *always: Any) -> Callable[..., Scheduler]:
 
 _trees, _steps = _of(ScheduleForm.TREES), _of(ScheduleForm.STEPS)
 _exchanges, _routes = _of(ScheduleForm.ALLTOALL_STEPS, _ALLTOALL), _of(ScheduleForm.ROUTES, _ALLTOALL)
+
+
+def _library(name: str, need: str, source: str) -> Scheduler:
+    made_by, needs = f"{_LIBRARIES}:library_schedule", (f"{_LIBRARIES}:{need}",)
+    how = Comparing.MACHINES
+    return _trees(name, SPANNING_KINDS, made_by, needs=needs, source=source, comparing=how, is_peer=True)
+
+
 OWN = (
     _trees(
         FORESTCOLL,
@@ -183,6 +192,7 @@ OWN = (
         source="Huang et al., MultiTree (ISCA 2021); dissertation, 4.6.5",
         is_peer=True,
     ),
+    _library("nccl", "nvidia_gpus", "what NCCL 2.30 picks at 1 GB: its tuning.cc"),
     _trees(
         "nvls",
         _GATHERS,
@@ -235,6 +245,7 @@ OWN = (
         source="NCCL's symmetric kernels: rings over rails (with --multicast: and STMC)",
         comparing=Comparing.PRACTICE,
     ),
+    _library("rccl", "amd_gpus", "what RCCL 2.21.5 picks at 1 GB: its tuning.cc"),
     _trees("ring", SPANNING_KINDS, f"{_TREE_BASELINES}.ring:ring", source="common practice (NCCL, RCCL)"),
     _trees(
         "three-stage",
