@@ -274,4 +274,5 @@ def test_numbers_are_rounded_for_people(value: float, text: str) -> None:
 def test_all_simulated_ones_name_their_model() -> None:
     simulated = [one for one in EXHIBITS if one.basis is FigureBasis.SIMULATED]
     assert len(simulated) > 8
-    assert all(re.match("message simulator|simulated steps|FFT model", one.model) for one in simulated)
+    models = "message simulator|simulated steps|FFT model|fitted curves"
+    assert all(re.match(models, one.model) for one in simulated)
