@@ -98,7 +98,7 @@ def test_systems_are_recognised_by_their_links() -> None:
         ("dgx_a100(2, pcie=True)", "NCCL 2.30, 8 channels x 24 GB/s"),
         ("dgx1_v100", "NCCL 2.30, 6 channels x 20 GB/s"),
         ("rail_optimized:4", "NCCL 2.30, 8 channels x 45 GB/s"),
-        ("mi250:1", "RCCL 2.21.5, 1 channels x 161.4 GB/s"),
+        ("mi250(1, 8)", "RCCL 2.21.5, 1 channel x 161.4 GB/s"),
         ("mi300x:2", "RCCL 2.21.5, 28 channels x 12 GB/s"),
     ):
         assert str(planning.library_model(treadle.parse(name))) == text
@@ -118,3 +118,31 @@ def test_a_group_has_its_share_of_the_nics() -> None:
     assert system.group(1, 4).nics == 0
     two_nics = replace(system, nics=2)
     assert (two_nics.group(4, 1).nics, two_nics.group(4, 1).nic_bytes_per_s) == (1, 100 * GB // 8)
+
+
+def test_a_ring_in_one_slice_takes_what_nccl_predicts() -> None:
+    """Presets have NCCL's effective rates, channels and caps: Treadle's simulation of its ring agrees."""
+    plan = treadle.solve("dgx_h100:1", "allreduce", algorithm="ring").plan
+    options = planning.SimulationOptions(slices=1)
+    sizes = [KIB, 64 * KIB, MIB, 4 * MIB, 16 * MIB, 64 * MIB, GIB]
+    found = model("dgx_h100:1", nvls=False)
+    run = treadle.simulate(plan, sizes, options=options, auto_slices=False, cost_model="nccl-hopper")
+    own = [float(one.time) for one in run.rows]
+    assert own == [pytest.approx(found.pick("allreduce", size).time_s, rel=0.001) for size in sizes]
+
+
+def test_a_step_is_priced_by_the_model_of_each_group() -> None:
+    kind = treadle.CollectiveKind.ALLREDUCE
+    costs = planning.step_costs("dgx_h100:2", "fsdp=2,tp=8", schedule="nccl")
+    assert costs.time_s(kind, ("tp",), GIB) == model("dgx_h100:1").pick(kind, GIB).time_s
+    across = nccl_model(replace(ONE_GPU_BOXES, boxes=2))
+    assert costs.time_s(kind, ("fsdp",), MIB) == across.pick(kind, MIB).time_s
+    with pytest.raises(ScheduleError, match=r"rccl: has no model of .*: its GPUs are another"):
+        planning.step_costs("dgx_h100:2", "tp=16", schedule="rccl").time_s(kind, ("tp",), MIB)
+
+
+def test_rows_of_the_library_are_in_results() -> None:
+    found = treadle.compare("dgx_a100:2", "allreduce", algorithms=["nccl", "ring"])
+    assert [row.algbw for row in found.rows] == [found.rows[0].algbw] * 2
+    with pytest.raises(ScheduleError, match="nccl: RCCL runs on its GPUs"):
+        treadle.solve("mi300x:1", "allreduce", algorithm="nccl")

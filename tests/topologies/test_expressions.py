@@ -51,6 +51,8 @@ def test_good_expressions(text, expected):
 def test_the_name_is_the_expression_in_one_spelling():
     assert parse(" torus( 3,3 ,2)").name == "torus(3, 3, 2)"
     assert parse("dgx-a100:2").name == "dgx_a100(2)"
+    assert parse("dgx_h100:1,nvls=true").name == "dgx_h100(1, nvls=True)"
+    assert parse("dgx_h100(2, sharp=false)").name == "dgx_h100(2, sharp=False)"
     nested = parse('subset( mi250:2 ,"0-7")'.replace("mi250:2", "mi250(2)"))
     assert parse(nested.name) == nested
 

@@ -84,6 +84,11 @@ class RcclModel(LibraryModel):
     name = "rccl"
 
     @property
+    def used_channels(self) -> int:
+        """Channels that a communicator opens; 0: not known."""
+        return 0 if self.system.generation is Generation.MI200 else super().used_channels
+
+    @property
     def _is_one_mi300_box(self) -> bool:
         return self.system.generation is Generation.MI300 and self.system.boxes == 1
 
@@ -158,4 +163,9 @@ def library_model(topology: Topology) -> LibraryModel | Refusal:
     system = system_of(topology)
     if isinstance(system, Refusal):
         return system
+    return library_of(system)
+
+
+def library_of(system: System) -> LibraryModel:
+    """Return the model of the library that runs on a system."""
     return rccl_model(system) if system.generation.is_amd else nccl_model(system)

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from math import floor, log2
 
 from treadle.brief import brief
 from treadle.errors import ScheduleError
 from treadle.machines.system import Generation, System
 from treadle.schedules.collective import CollectiveKind
+from treadle.spelling import counted
 from treadle.units import format_link_bandwidth
 
 VERSION = "2.30"
@@ -76,6 +76,9 @@ _CAPS = {
     ),
 }
 
+RING_SHARES = {"LL": 0.5, "LL128": 0.92, "Simple": 1.0}
+"""Shares of a ring's bandwidth that protocols leave to data."""
+
 _TREE_FACTORS = {
     "LL": "1 1 1 1 .9 .8 .7 .7 .7 .7 .6 .5 .4 .4 .5 .6 .7 .8 .9 1 1 1 1",
     "LL128": "1 1 1 1 1 .9 .8 .8 .8 .7 .6 .6 .6 .6 .6 .6 .8 .9 .9 .9 .9 1 1",
@@ -121,7 +124,7 @@ class LibraryPick:
     def __str__(self) -> str:
         if not self.channels:
             return f"{self.algorithm}/{self.protocol}"
-        return f"{self.algorithm}/{self.protocol}, {self.channels} channel{'s' if self.channels > 1 else ''}"
+        return f"{self.algorithm}/{self.protocol}, {counted(self.channels, 'channel')}"
 
 
 @brief("channels", "intra", "inter")
@@ -150,7 +153,7 @@ class ChannelGraph:
         speeds = [
             format_link_bandwidth(round(one * 10**9)) for one in dict.fromkeys((self.intra, self.inter))
         ]
-        return f"{self.channels} channels x {' and '.join(speeds)}"
+        return f"{counted(self.channels, 'channel')} x {' and '.join(speeds)}"
 
 
 Cell = tuple[str, str]
@@ -292,20 +295,24 @@ class LibraryModel:
             return self._nvls_busbw(kind, graph) * (n / steps if kind is _ALLREDUCE else 1)
         if algorithm == "pat":
             return busbw * 0.75
-        ll = caps.ll_one_box if system.boxes == 1 else _LL_BOXES[system.cpu][index - 1]
         if algorithm == "ring":
-            if protocol == "LL":
-                busbw = min(ll, busbw * 0.5)
-            elif protocol == "LL128":
-                busbw = min(busbw * 0.92, c * caps.ring_ll128)
-            return busbw * n / steps
+            channels, rate = self.ring_cap(protocol)
+            busbw *= RING_SHARES[protocol]
+            return (min(busbw, channels * rate) if channels else busbw) * n / steps
         busbw = min(busbw * 0.92, c * caps.tree[index])
         if protocol == "LL":
-            busbw = min(busbw / 3.8, ll)
+            busbw = min(busbw / 3.8, self.ring_cap(protocol)[1])
         elif protocol == "LL128":
             busbw = min(busbw * (7 / 9 if system.boxes == 1 else 15 / 16), c * caps.tree_ll128[index])
         # from Hopper on the search across boxes ends with plain trees, as public logs show
         return busbw * (0.85 if system.generation.has_nvls and system.boxes > 1 else 1) / 2
+
+    def ring_cap(self, protocol: str) -> tuple[int, float]:
+        """Return how many channels are limited together, and the most GB/s of each; zeros for no limit."""
+        if protocol == "LL":
+            boxes = self.system.boxes
+            return 1, self._caps.ll_one_box if boxes == 1 else _LL_BOXES[self.system.cpu][self._index - 1]
+        return (self.graph.channels, self._caps.ring_ll128) if protocol == "LL128" else (0, 0.0)
 
     def _nvls_busbw(self, kind: CollectiveKind, graph: ChannelGraph) -> float:
         system, c = self.system, graph.channels
@@ -344,7 +351,7 @@ class LibraryModel:
         network = _TREE[3][at] if system.gpus_per_box == 1 else network
         return launch + (steps_of(kind, n) - between) * hop + between * network
 
-    @cached_property
+    @property
     def used_channels(self) -> int:
         """Channels that a communicator opens: those of the search, doubled."""
         return 2 * self.graph.channels
@@ -356,12 +363,18 @@ class LibraryModel:
         threads, least = _THREADS[protocol]
         if (algorithm, protocol) == ("ring", "LL"):
             least *= self.n_ranks
-        return max(1, min(self.used_channels, size_bytes // (threads * least)))
+        return min(self.used_channels, max(1, size_bytes // (threads * least)))
 
 
 def steps_of(kind: CollectiveKind, n_ranks: int) -> int:
     """Return the steps of a ring."""
     return 2 * (n_ranks - 1) if kind is _ALLREDUCE else n_ranks - 1 if kind in _GATHERS else n_ranks
+
+
+def ring_us(protocol: str) -> tuple[float, float, float, float]:
+    """Return a ring's launch, and its hop over NVLink, PCIe and the network, microseconds."""
+    at = PROTOCOLS.index(protocol)
+    return _RING[0][at], _RING[1][at], _RING[2][at], _RING[3][at]
 
 
 def post_us(system: System, protocol: str) -> int:

@@ -151,8 +151,9 @@ def system_of(topology: Topology) -> System | Refusal:
     if gpus == 1:
         generation = next((one for most, one in _NICS if found.nic_bytes_per_s <= most), Generation.BLACKWELL)
         return replace(found, generation=generation)
-    if direct.any() and not switched.any() and link not in _DIRECT_NVLINK:
-        fabric = rates[direct]
+    fabric = rates[direct]
+    is_nvlink = switched.any() or (fabric.min() == fabric.max() and link in _DIRECT_NVLINK)
+    if not is_nvlink:
         # MI300X has 7 links of 64 GB/s; MI200's links, or several of them together, have 46 or 50 each
         if fabric.min() == fabric.max() and 60 * 10**9 <= fabric[0] <= 80 * 10**9:
             return replace(found, generation=Generation.MI300, cpu="amd")
@@ -168,7 +169,7 @@ def system_of(topology: Topology) -> System | Refusal:
 
 _LEAST_NVLINK = 40 * 10**9
 _DIRECT_NVLINK = (150 * 10**9, 300 * 10**9)
-"""Of boxes without NVSwitches: V100 and A100."""
+"""Of equal links in boxes without NVSwitches: V100 and A100."""
 _LEAST_PCIE, _MOST_PCIE = 3 * 10**9, 65 * 10**9
 """Sixteen lanes of PCIe 5.0 carry 63 GB/s."""
 _NICS = ((30 * 10**9, Generation.AMPERE), (60 * 10**9, Generation.HOPPER))

@@ -154,6 +154,8 @@ if TYPE_CHECKING:
     from treadle.schedulers.comparison import ComparisonRow as ComparisonRow
     from treadle.schedulers.exact_synthesis import DEFAULT_TIME_LIMIT_S as DEFAULT_TIME_LIMIT_S
     from treadle.schedulers.exact_synthesis import exact_front as exact_front
+    from treadle.schedulers.expectations import Expectations as Expectations
+    from treadle.schedulers.expectations import expectations_of as expectations_of
     from treadle.schedulers.jobs.job_plans import JobsResult as JobsResult
     from treadle.schedulers.jobs.jobs_folder import StoredJobs as StoredJobs
     from treadle.schedulers.jobs.jobs_folder import load_jobs as load_jobs

@@ -8,6 +8,7 @@ from string import ascii_lowercase
 from typing import TYPE_CHECKING
 
 from treadle.inputs.problem import exact_text
+from treadle.render.expectations import expectation_rows, library_rows
 from treadle.render.problems import (
     SHOWN_VIOLATIONS,
     below,
@@ -18,7 +19,7 @@ from treadle.render.problems import (
     verification_values,
     verified_row,
 )
-from treadle.render.quantities import AS_THEY_COME, Rates, busbw, counted
+from treadle.render.quantities import AS_THEY_COME, Rates, busbw, counted, microseconds
 from treadle.render.rows import Row, Table, facts, fields_of, given, row
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.simulation.size_bounds.problem_bounds import size_bound_values
@@ -63,8 +64,32 @@ def compare_rows(
     if len(result.sizes) > _WIDE:
         yield from _time_tables(result, shown)
     yield from _legend(result, shown, sizes, rates)
+    yield from _library_rows(result, shown, rates)
     yield facts(schedules=[_values(bound, collective, one) for one in result.rows])
     yield row("plot", None if picture is None else str(picture), picture=picture and str(picture))
+
+
+def _library_rows(
+    result: Comparison, shown: Sequence[tuple[str, ComparisonRow]], rates: Rates
+) -> Iterator[Row | Table]:
+    """What NCCL or RCCL runs, by its own model, and at sizes what Treadle's simulation of that takes."""
+    from treadle.schedulers.third_party.library_schedules import SCHEDULER_OF
+
+    if not result.sizes:
+        yield from expectation_rows(result.topology, result.collective, rates, nvls=False)
+        return
+    times = {
+        (IN_NETWORK if name == IN_NETWORK else one.algorithm, found.size_bytes): float(found.time)
+        for name, one in shown
+        for found in (() if one.measured is None else one.measured.sizes)
+    }
+    picked = {algorithm: (name, IN_NETWORK) for algorithm, name in SCHEDULER_OF.items()}
+
+    def simulated(algorithm: str, size: int) -> float | None:
+        names = picked.get(algorithm, ())[: 2 if algorithm == "nvls" else 1]
+        return next((times[name, size] for name in names if (name, size) in times), None)
+
+    yield from library_rows(result.topology, result.collective, result.sizes, simulated)
 
 
 def _name(one: ComparisonRow) -> str:
@@ -124,7 +149,7 @@ def _cells(
     for size in sizes:
         found = timed.get(size)
         share = None if found is None or name == IN_NETWORK else found.efficiency
-        cells.append("-" if found is None else _microseconds(float(found.time)))
+        cells.append("-" if found is None else microseconds(float(found.time)))
         cells.append("-" if share is None else f"{share:.1%}"[:-1])
     steps = None if report.n_steps is None or one.algbw is None else report.n_steps
     if result.collective.kind is CollectiveKind.ALLTOALL:
@@ -141,12 +166,6 @@ def _cells(
 def _is_stepped(result: Comparison, one: ComparisonRow) -> bool:
     stepped = one.report is not None and one.report.n_steps is not None
     return stepped and result.collective.kind is not CollectiveKind.ALLTOALL
-
-
-def _microseconds(seconds: float) -> str:
-    """A time in microseconds with four digits, never in powers of ten."""
-    value = seconds * 1e6
-    return f"{value:.0f}" if value >= 1000 else f"{value:.4g}"
 
 
 def _legend(

@@ -7,6 +7,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from treadle.inputs.problem import exact_text
+from treadle.render.expectations import library_rows
 from treadle.render.files import describe_shortfall, shortfall_values
 from treadle.render.names import describe_links
 from treadle.render.problems import group_rows, mesh_rows, problem_rows, throughput
@@ -117,6 +118,7 @@ def simulation_rows(
     if path:
         yield row("critical path", f"of {format_size(result.last.size_bytes)}: " + "\n".join(path))
     yield facts(rows=[_simulated_values(one) for one in result.rows])
+    yield from library_rows(plan.topology, plan.collective, [one.size_bytes for one in result.rows])
 
 
 def _simulated_values(one: SimulatedRow) -> dict[str, object]:

@@ -87,6 +87,12 @@ AS_THEY_COME = Rates()
 """Each with the prefix that it reaches."""
 
 
+def microseconds(seconds: float) -> str:
+    """A time in microseconds with four digits, never in powers of ten."""
+    value = seconds * 1e6
+    return f"{value:.0f}" if value >= 1000 else f"{value:.4g}"
+
+
 def busbw(algbw: Fraction, collective: Collective) -> Fraction:
     """What nccl-tests calls busbw, of the size over the time."""
     return algbw * busbw_factor(collective.kind, collective.group_size)

@@ -8,6 +8,7 @@ from math import ceil, inf
 from typing import TYPE_CHECKING, Any
 
 from treadle.inputs.problem import exact_text
+from treadle.render.expectations import expectation_rows, library_rows
 from treadle.render.names import describe_links
 from treadle.render.problems import (
     assumption,
@@ -69,6 +70,7 @@ def solve_rows(
     if bound is not None:
         shared = None if collective.blocks is None else shared_rates(result)
         yield from bound_rows(topology, collective, bound, rates, shared)
+        yield from expectation_rows(topology, collective, rates)
     yield from schedule_rows(result, rates)
     if explain:
         yield from _packing_rows(result)
@@ -150,6 +152,8 @@ def bound_result_rows(
         yield facts(bound_values(bound, topology, collective))
     else:
         yield from bound_rows(topology, collective, bound, rates, shared)
+        if not result.at_sizes:
+            yield from expectation_rows(topology, collective, rates)
     yield from note_rows(result.notes if shared is not None else ())
     if result.rate is not None:
         yield from rate_rows(result.rate, rates, is_alone=shared is None)
@@ -185,6 +189,7 @@ def _size_rows(result: BoundResult, rates: Rates) -> Rows:
     for kind, reason in size_reasons(result.topology, result.collective, result.at_sizes):
         yield row(kind, reason)
     yield facts(size_bounds_summary(result.at_sizes, result.cost_model))
+    yield from library_rows(result.topology, result.collective, [one.size_bytes for one in result.at_sizes])
 
 
 def cut_off_rows(
@@ -248,6 +253,7 @@ def size_set_rows(
     every = counted(len(result.reports), "schedule")
     yield row("verified", f"yes: {every}, by an independent verifier")
     yield facts(_size_set_values(result))
+    yield from library_rows(plan.topology, plan.collective, [one.size_bytes for one in result.rows])
     yield seconds_row(result.seconds, explain=explain)
     yield written_row(path, result.seconds)
 

@@ -25,6 +25,7 @@ _ALLTOALL = (CollectiveKind.ALLTOALL,)
 _TREE_BASELINES = "treadle.synthesis.trees.baselines"
 _STEP_BASELINES = "treadle.synthesis.steps.baselines"
 _EXCHANGES = "treadle.synthesis.alltoall.baselines"
+_LIBRARIES = "treadle.schedulers.third_party.library_schedules"
 _PEERS = "treadle.synthesis.peers"
 _SIZES = "treadle.synthesis.sizes"
 FEW_RANKS = f"{_SIZES}.spanning_exchanges:few_ranks"
@@ -182,6 +183,21 @@ OWN = (
         f"{_TREE_BASELINES}.multitree:multitree",
         source="Huang et al., MultiTree (ISCA 2021); dissertation, 4.6.5",
         is_peer=True,
+    ),
+    *(
+        _trees(
+            library,
+            SPANNING_KINDS,
+            f"{_LIBRARIES}:library_schedule",
+            needs=(f"{_LIBRARIES}:{need}",),
+            source=source,
+            comparing=Comparing.MACHINES,
+            is_peer=True,
+        )
+        for library, need, source in (
+            ("nccl", "nvidia_gpus", "what NCCL 2.30 picks at 1 GB: its tuning.cc"),
+            ("rccl", "amd_gpus", "what RCCL 2.21.5 picks at 1 GB: its tuning.cc"),
+        )
     ),
     _trees(
         "nvls",

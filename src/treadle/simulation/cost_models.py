@@ -24,8 +24,19 @@ CostModelLike = CostModel | str | Path
 
 
 def cost_model_of(topology: Topology, given: CostModelLike | None) -> CostModel:
-    """The cost model that was given, or the default of the fabric; see `as_cost_model`."""
-    return default_cost_model(topology) if given is None else as_cost_model(given)
+    """Return the cost model that was given, or the default of the fabric; see `as_cost_model`.
+
+    NCCL's limits differ in one box and across several: its preset of boxes is taken where the fabric has a
+    network.
+    """
+    if given is None:
+        return default_cost_model(topology)
+    model, presets = as_cost_model(given), cost_presets()
+    across = presets.get(f"{model.name}-boxes")
+    if across is None or presets[model.name] != model:
+        return model
+    has_network = (link_classes(topology) == CLASSES.index(LinkClass.NETWORK)).any()
+    return across if has_network else model
 
 
 def step_alpha_ns(topology: Topology) -> int:

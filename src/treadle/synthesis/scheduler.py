@@ -48,6 +48,7 @@ class Comparing(StrEnum):
     SWITCHED = "with switches"
     GROUPS = "of several groups at once"
     ABLE = "with switches that copy or add up as it needs"
+    MACHINES = "on machines whose library it is"
     SIZES = "at sizes"
     PRACTICE = "at sizes, as common practice"
     NAMED = "when named"

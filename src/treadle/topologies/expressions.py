@@ -187,6 +187,14 @@ def _spelling(tree: ast.expr) -> str:
     return text if '"' in text or "\\" in text else text.replace("'", '"')
 
 
+class _TrueAndFalse(ast.NodeTransformer):
+    """Reads ``true`` and ``false``, as shells and JSON write them, like Python's."""
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        is_bool = node.id in ("true", "false")
+        return ast.copy_location(ast.Constant(node.id == "true"), node) if is_bool else node
+
+
 class _Evaluation:
     """One expression on its way to a fabric; every error names the column."""
 
@@ -206,7 +214,8 @@ class _Evaluation:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of odd literals, which are refused below
-                return ast.parse(self._text.strip(), mode="eval").body
+                tree: ast.expr = _TrueAndFalse().visit(ast.parse(self._text.strip(), mode="eval").body)
+                return tree
         except SyntaxError as error:
             reason = error.msg or "not an expression"
             column = self._offset() + (error.offset or 1)

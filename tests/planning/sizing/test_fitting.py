@@ -44,10 +44,10 @@ ALL = [record(one.name.lower(), one, in_groups=True) for one in Comparing]
 @pytest.mark.parametrize(
     ("fabric", "options", "sizes", "names"),
     [
-        ("ring:64", {}, False, {"always", "small", "able"}),
-        ("ring:65", {}, False, {"always", "able"}),
-        ("ring:64", {}, True, {"always", "small", "able", "sizes", "practice"}),
-        ("dgx_a100:1", {}, False, {"always", "small", "able", "switched"}),
+        ("ring:64", {}, False, {"always", "small", "able", "machines"}),
+        ("ring:65", {}, False, {"always", "able", "machines"}),
+        ("ring:64", {}, True, {"always", "small", "able", "sizes", "practice", "machines"}),
+        ("dgx_a100:1", {}, False, {"always", "small", "able", "switched", "machines"}),
         ("ring:4", {"mesh": "2,2", "axes": "1"}, True, {"always", "small", "able", "groups"}),
     ],
 )

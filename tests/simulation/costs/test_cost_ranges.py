@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
 
 from treadle.errors import FormatError, ScheduleError
 from treadle.schedules.plan import MAX_SLICES
+from treadle.simulation.cost_models import cost_model_of
 from treadle.simulation.costs.cost_model import ClassCost, CostModel, LinkClass, Protocol
 from treadle.simulation.costs.cost_model_file import cost_model_from_text, cost_model_to_json
 from treadle.simulation.costs.cost_presets import cost_presets, default_cost_model, reference_hop_ns
@@ -359,7 +361,6 @@ def test_figures_of_what_comes_with_treadle() -> None:
     box, network = (1000, 50, 0, one), (5000, 200, 0, one)
     fitted = (13_330, 0, 0, Fraction(79, 100))
     ib = (34_426, 2604, 0, Fraction(8593, 10_000))
-    half, most = Fraction(1, 2), Fraction(23, 25)
     assert found == {
         ("reference", "simple"): (box, network, (1000, 50, 500, one), (0, 0, 0)),
         ("reference-hosts", "simple"): (box, network, (5000, 200, 1000, one), (0, 0, 0)),
@@ -368,13 +369,15 @@ def test_figures_of_what_comes_with_treadle() -> None:
         ("optical-testbed", "simple"): (fitted, fitted, fitted, (21_600, 0, 0)),
         ("preprint-a100", "simple"): ((5885, 4460, 0, Fraction(7499, 10_000)), ib, ib, (20_131, 0, 0)),
         ("nccl-hopper", "ll"): (
-            (600, 0, 0, half), *((2700, 1000, 0, half),) * 2, (6600, 1, 141 * 10**9),
+            (600, 0, 0, Fraction(2, 5)), *((2700, 1000, 0, Fraction(9, 20)),) * 2, (6600, 1, 141 * 10**9),
         ),
         ("nccl-hopper", "ll128"): (
-            (1900, 0, 0, most), *((4000, 1000, 0, most),) * 2, (14_000, 16, 36_700_000_000),
+            (1900, 0, 0, Fraction(92, 125)),
+            *((4000, 1000, 0, Fraction(207, 250)),) * 2,
+            (14_000, 12, 36_700_000_000),
         ),
         ("nccl-hopper", "simple"): (
-            (3400, 0, 0, one), *((14_000, 3000, 0, one),) * 2, (8400, 0, 0),
+            (3400, 0, 0, Fraction(4, 5)), *((14_000, 3000, 0, Fraction(9, 10)),) * 2, (8400, 0, 0),
         ),
     }  # fmt: skip
     ceilings = {
@@ -384,11 +387,20 @@ def test_figures_of_what_comes_with_treadle() -> None:
     }
     giga = 10**9
     assert ceilings == {
-        "nccl-volta": [39 * giga, 240 * giga, 0],
-        "nccl-ampere": [87_700_000_000, 480 * giga, 0],
-        "nccl-hopper": [141 * giga, 16 * 36_700_000_000, 0],
+        "nccl-volta": [39 * giga, 120 * giga, 0],
+        "nccl-ampere": [87_700_000_000, 240 * giga, 0],
+        "nccl-hopper": [141 * giga, 12 * 36_700_000_000, 0],
         "nccl-blackwell": [282 * giga, 640 * giga, 0],
+        "nccl-volta-boxes": [39 * giga, 160 * giga, 0],
+        "nccl-ampere-boxes": [22_500_000_000, 160 * giga, 0],
+        "nccl-hopper-boxes": [39 * giga, 8 * 36_700_000_000, 0],
+        "nccl-blackwell-boxes": [39 * giga, 320 * giga, 0],
     }
+    hopper = cost_presets()["nccl-hopper"]
+    assert cost_model_of(parse("dgx_h100:2"), "nccl-hopper").name == "nccl-hopper-boxes"
+    assert cost_model_of(parse("dgx_h100:1"), hopper) is hopper
+    own = replace(hopper, source="mine")
+    assert cost_model_of(parse("dgx_h100:2"), own) is own
     assert {name for name, one in cost_presets().items() if one.reduction_bytes_per_s} == {"preprint-a100"}
     assert cost_presets()["preprint-a100"].reduction_bytes_per_s == 266_546_061_763
     assert reference_hop_ns() == 1000 + 50 + 500

@@ -51,6 +51,8 @@ def entrants(problem: Problem, alpha_s: float, algorithms: Sequence[Scheduler] =
     chosen = list(algorithms) or [
         one
         for one in fitting(problem, at_sizes=True)
+        # what a library runs at large sizes is one of the other baselines
+        if one.comparing is not Comparing.MACHINES
         if one.comparing is not Comparing.SMALL or problem.collective.n_ranks <= _MOST_SLOW
         if not (_is_textbook(one) and problem.collective.n_ranks > _MOST_VARIED)
     ]

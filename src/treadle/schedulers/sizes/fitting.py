@@ -34,6 +34,7 @@ def fitting(problem: Problem, *, at_sizes: bool) -> list[Scheduler]:
         Comparing.SWITCHED: has_switches,
         Comparing.GROUPS: problem.collective.groups is not None,
         Comparing.ABLE: True,
+        Comparing.MACHINES: problem.collective.groups is None,
         Comparing.SIZES: at_sizes and problem.collective.groups is None,
         Comparing.PRACTICE: at_sizes and problem.collective.groups is None,
         Comparing.NAMED: False,
@@ -46,7 +47,7 @@ def fitting(problem: Problem, *, at_sizes: bool) -> list[Scheduler]:
         and (problem.collective.groups is None or _serves_groups(scheduler, problem))
         and wanted[scheduler.comparing]
         and (
-            scheduler.comparing is not Comparing.ABLE
+            scheduler.comparing not in (Comparing.ABLE, Comparing.MACHINES)
             or scheduler.refusal(problem.topology, problem.collective) is None
         )
     ]

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from fractions import Fraction
 from functools import cache
 from types import MappingProxyType
 
+from treadle.machines.nccl import RING_SHARES, VERSION, ChannelGraph, nccl_model, post_us, ring_us
+from treadle.machines.system import Generation, System
 from treadle.simulation.costs.cost_model import ClassCost, CostModel, Protocol
 from treadle.topologies.topology import Topology
 
 _BOX = ClassCost(alpha_ns=1000, occupancy_ns=50)
 _NETWORK = ClassCost(alpha_ns=5000, occupancy_ns=200)
-
-_TUNING = "NCCL 2.30, src/graph/tuning.cc (June 2026)"
 
 
 @cache
@@ -40,7 +41,7 @@ def cost_presets() -> Mapping[str, CostModel]:
         _dissertation(),
         _testbed(),
         _preprint(),
-        *map(_nccl, _CHANNELS),
+        *(_nccl(generation, boxes) for boxes in (1, 2) for generation in _MACHINES),
     )
     return MappingProxyType({model.name: model for model in models})
 
@@ -120,41 +121,43 @@ def _preprint() -> CostModel:
     )
 
 
-_RINGS = {
-    "ll": (6600, 600, 2700, Fraction(1, 2)),
-    "ll128": (14_000, 1900, 4000, Fraction(23, 25)),
-    "simple": (8400, 3400, 14_000, Fraction(1)),
+_MACHINES = {
+    Generation.VOLTA: (150, 8, 12.5),
+    Generation.AMPERE: (300, 8, 25),
+    Generation.HOPPER: (450, 8, 50),
+    Generation.BLACKWELL: (900, 8, 50),
 }
-"""Of rings: baseLatencies, hwLatencies of NVLINK and NET, ns, and the factors of busBw."""
-
-_CHANNELS = {
-    "volta": (12, 39_000_000_000, 20_000_000_000),
-    "ampere": (24, 87_700_000_000, 20_000_000_000),
-    "hopper": (16, 141_000_000_000, 36_700_000_000),
-    "blackwell": (16, 282_000_000_000, 40_000_000_000),
-}
-"""Channels that NCCL opens on a DGX of the generation, llMaxBws of one box, all channels together, and
-perChMaxRingLL128Bws, one channel. The numbers of channels are from memory, of no log or file: the log of
-ncclCommInit says them on a machine, and a model of one's own can hold them."""
-
-_NET_OVERHEAD_NS = 1000
-"""getNetOverhead: posting a message to the network costs the host's proxy this, thrice under Simple."""
+"""Of a DGX: GB/s of NVLink per GPU, NICs, and GB/s of each."""
 
 
-def _nccl(generation: str) -> CostModel:
-    """The figures by which NCCL chooses a protocol for rings."""
-    channels, ll, ll128 = _CHANNELS[generation]
-    ceilings = {"ll": (1, ll), "ll128": (channels, ll128), "simple": (0, 0)}
-    protocols = []
-    for name, (launch_ns, box_ns, network_ns, share) in _RINGS.items():
-        posting_ns = _NET_OVERHEAD_NS * (3 if name == "simple" else 1)
-        network = ClassCost(network_ns, posting_ns, 0, share)
-        box = ClassCost(box_ns, 0, 0, share)
-        protocols.append(Protocol(name, box, network, network, launch_ns, *ceilings[name]))
+def _nccl(generation: Generation, boxes: int) -> CostModel:
+    """Return what NCCL counts for rings on a DGX of a generation, in one box or across two."""
+    nvlink, nics, nic = _MACHINES[generation]
+    cpu = "amd" if generation is Generation.AMPERE else "intel"
+    nic_bytes_per_s = int(nic * 10**9)
+    system = System(generation, 2, 8, nvlink * 10**9, nics=nics, nic_bytes_per_s=nic_bytes_per_s, cpu=cpu)
+    one_box, across = nccl_model(replace(system, boxes=1)), nccl_model(system)
+    model, protocols = one_box if boxes == 1 else across, []
+    for name, share in RING_SHARES.items():
+        launch_us, box_us, _, network_us = ring_us(name)
+        box = ClassCost(_ns(box_us), 0, 0, _share(one_box.graph, share / nvlink))
+        posting_ns = _ns(post_us(system, name))
+        network = ClassCost(_ns(network_us), posting_ns, 0, _share(across.graph, share / (nics * nic)))
+        channels, most = model.ring_cap(name)
+        ceiling = (channels, round(most * 10**9))
+        protocols.append(Protocol(name.lower(), box, network, network, _ns(launch_us), *ceiling))
+    where = "one box" if boxes == 1 else "two boxes and more"
     return CostModel(
-        f"nccl-{generation}",
-        f"{_TUNING}: ring latencies, factors of bandwidth and ceilings for {generation.capitalize()}; the "
-        "overhead of posting to the network, there added to latencies, as occupancy; numbers of "
-        "channels from memory",
+        f"nccl-{generation}" + ("-boxes" if boxes > 1 else ""),
+        f"NCCL {VERSION}, src/graph/tuning.cc: rings on a DGX of {generation.capitalize()} GPUs, {where}, "
+        f"{model.graph}",
         tuple(protocols),
     )
+
+
+def _share(graph: ChannelGraph, of_rate: float) -> Fraction:
+    return Fraction(graph.channels * graph.intra * of_rate).limit_denominator(1000)
+
+
+def _ns(microseconds: float) -> int:
+    return round(1000 * microseconds)

@@ -6,10 +6,13 @@ from bisect import bisect_left
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
+from math import ceil
 from typing import Protocol
 
 from treadle.brief import brief
 from treadle.errors import ScheduleError
+from treadle.machines.nccl import LibraryModel
+from treadle.schedules.collective import CollectiveKind
 
 CURVE_SIZES = tuple(2**power for power in (14, 17, 20, 23, 26, 30))
 """At which plans are simulated: 16 KB to 1 GB."""
@@ -26,6 +29,8 @@ class TimeModel(StrEnum):
     """No schedule was made: alpha to the farthest rank of a group, and bytes over the optimal rate."""
     SPREAD = "shortest paths"
     """Of an all-to-all: alpha to the farthest rank, and the fullest link of even shares on shortest paths."""
+    LIBRARY = "library"
+    """What NCCL or RCCL predicts for the algorithm that it picks at the size."""
     BOUND = "bound"
     """No schedule is quicker: the greater of alpha to the farthest rank and bytes over the optimal rate."""
 
@@ -35,13 +40,14 @@ MEANING = {
     TimeModel.ALPHA_BETA: "longest way through the verified schedule x alpha + bytes / its rate",
     TimeModel.FARTHEST_RANK: "alpha to the farthest rank + bytes / optimal rate; no schedule was made",
     TimeModel.SPREAD: "alpha to the farthest rank + bytes of the fullest link, spread over shortest paths",
+    TimeModel.LIBRARY: "what the fabric's library predicts for its own choice at each size",
     TimeModel.BOUND: "no schedule is quicker: max(alpha to the farthest rank, bytes / optimal rate)",
 }
 """In words for reports."""
 
 
 class Price(Protocol):
-    """Seconds by size: `CollectivePrice`, `QuickestPrice`, `BinaryTreePrice`."""
+    """Seconds by size: `CollectivePrice`, `LibraryPrice`, `QuickestPrice`, `BinaryTreePrice`."""
 
     @property
     def algbw(self) -> Fraction:
@@ -120,6 +126,37 @@ class CollectivePrice:
         low, before = self.curve[place - 1] if place else (0, self.delay_s)
         high, after = self.curve[place]
         return before + (size_bytes - low) / (high - low) * (after - before)
+
+
+@brief("model", "algbw", "delay_s")
+@dataclass(frozen=True)
+class LibraryPrice:
+    """What the fabric's library takes, by its own model.
+
+    Parameters
+    ----------
+    library : LibraryModel
+        Of a group's machine.
+    kind : CollectiveKind
+    """
+
+    library: LibraryModel
+    kind: CollectiveKind
+    model = TimeModel.LIBRARY
+
+    @property
+    def algbw(self) -> Fraction:
+        """Of large sizes."""
+        return Fraction(CURVE_SIZES[-1]) / Fraction(self.time_s(CURVE_SIZES[-1]))
+
+    @property
+    def delay_s(self) -> float:
+        """Of hardly any bytes."""
+        return self.time_s(1)
+
+    def time_s(self, size_bytes: float) -> float:
+        """Seconds for a size; 0 bytes take no time."""
+        return self.library.pick(self.kind, ceil(size_bytes)).time_s if size_bytes > 0 else 0.0
 
 
 @brief("model", "algbw", "delay_s")

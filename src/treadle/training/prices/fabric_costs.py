@@ -17,7 +17,9 @@ from treadle.errors import InfeasibleError, ScheduleError
 from treadle.inputs.fabrics_and_plans import FabricLike
 from treadle.inputs.meshes import as_mesh
 from treadle.inputs.problem import Problem, pose, resolve_topology
+from treadle.refusal import Refusal
 from treadle.schedulers.bound_results import CutOffGroupError
+from treadle.schedulers.expectations import expectations_of
 from treadle.schedules.alltoall.demands import Demands
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.mesh import Mesh
@@ -27,7 +29,7 @@ from treadle.topologies.files import topology_hash
 from treadle.topologies.topology import Topology
 from treadle.training.costs import Traffic
 from treadle.training.prices import direct_prices as direct
-from treadle.training.prices.collective_prices import MEANING, Price, TimeModel
+from treadle.training.prices.collective_prices import MEANING, LibraryPrice, Price, TimeModel
 from treadle.training.prices.measured_network import UNCHANGED, NetworkEfficiency, as_network_efficiency
 from treadle.training.prices.message_costs import MessageCosts, message_costs
 from treadle.training.prices.schedule_prices import (
@@ -69,6 +71,8 @@ SCHEDULERS: Mapping[str, StepSchedulerRecord] = MappingProxyType(
             StepSchedulerRecord("treadle", "Treadle's schedules"),
             StepSchedulerRecord("ring", "NCCL-like rings, all-to-all spread over shortest paths"),
             StepSchedulerRecord("tree", "NCCL-like double binary trees for allreduce, rings for the rest"),
+            StepSchedulerRecord("nccl", "what NCCL picks at each size, by its own model"),
+            StepSchedulerRecord("rccl", "what RCCL picks at each size, by its own model"),
             StepSchedulerRecord("bound", "what no schedule on the fabric beats", is_bound=True),
             StepSchedulerRecord(
                 "shifted-ring", "two rings, direct-connect (dissertation)", is_own_fabric=True
@@ -242,7 +246,7 @@ class FabricCosts:
         """How the times that were asked for follow from schedules or rates."""
         models = dict.fromkeys(price.model for price in self._asked.values())
         costs = "" if self.messages.model is None else f"; messages as in {self.messages.model.name}"
-        return tuple(MEANING[model] + costs for model in models)
+        return tuple(MEANING[model] + ("" if model is TimeModel.LIBRARY else costs) for model in models)
 
     @cached_property
     def _hash(self) -> str:
@@ -313,6 +317,12 @@ class FabricCosts:
             return planned_price(problem, self.messages, simulates=self.simulates)
         if kind is CollectiveKind.ALLTOALL:
             return spread_price(problem, self.messages)
+        if name in ("nccl", "rccl"):
+            found = expectations_of(problem.topology, problem.collective, ())
+            if isinstance(found, Refusal) or found.model is None or found.model.name != name:
+                reason = found if isinstance(found, Refusal) else "its GPUs are another vendor's"
+                raise ScheduleError(f"{name}: has no model of {self.topology.name}: {reason}")
+            return LibraryPrice(found.model, kind)
         is_tree = name == "tree" and kind is CollectiveKind.ALLREDUCE
         algorithm = "double-binary-tree" if is_tree else "ring"
         return baseline_price(problem, algorithm, self.messages, simulates=self.simulates)
@@ -373,9 +383,9 @@ def step_costs(
     mesh : Mesh or str
         ``fsdp=16,tp=8``; as many ranks as the fabric has compute nodes.
     schedule : str
-        ``treadle``, ``ring``, ``tree`` (NCCL-like), ``bound``; on direct-connect fabrics also the baselines
-        ``shifted-ring``, ``double-binary-tree``, ``torus``, and ``any-fabric``, which no fabric of as many
-        nodes and links beats.
+        ``treadle``, ``ring``, ``tree`` (NCCL-like), ``nccl`` or ``rccl`` (by their own models), ``bound``; on
+        direct-connect fabrics also the baselines ``shifted-ring``, ``double-binary-tree``, ``torus``, and
+        ``any-fabric``, which no fabric of as many nodes and links beats.
     alpha_s : float, optional
         Latency of every message, in place of a cost model.
     cost_model : CostModel, str or Path, optional

@@ -1,0 +1,113 @@
+"""What to expect of the machine behind a fabric: its library's choices, and the optimum with NVLink SHARP."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from treadle.brief import brief
+from treadle.context import TimeLimitError
+from treadle.inputs.problem import Problem
+from treadle.machines.libraries import library_of
+from treadle.machines.nccl import LibraryModel, LibraryPick
+from treadle.machines.system import System, system_of
+from treadle.refusal import Refusal
+from treadle.schedulers.bounds import find_bound
+from treadle.schedulers.summing_twin import summing_twin
+from treadle.schedules.collective import Collective, CollectiveKind
+from treadle.synthesis.result import Bound
+from treadle.topologies.named_boxes import rank_boxes
+from treadle.topologies.topology import Topology
+
+LARGE_BYTES = 2**30
+"""Size at which a library's throughput is reported where no size is given."""
+_MOST_SUMMING = 128
+"""Ranks up to which the optimum of switches that sum takes a second at most."""
+
+
+@brief("model", "picks")
+@dataclass(frozen=True)
+class Expectations:
+    """What the machine behind a fabric can be expected to do.
+
+    Parameters
+    ----------
+    sizes : tuple of int
+        Bytes of the larger per-rank buffer.
+    model : LibraryModel, optional
+        Of the fabric's library; None for an all-to-all, which libraries send point to point.
+    picks : tuple of LibraryPick
+        What it runs at each size, by its own model.
+    in_network : Bound, optional
+        The optimum of an allreduce with NVLink SHARP, where the fabric's NVSwitches have it and it does not
+        say so.
+
+    Examples
+    --------
+    >>> from treadle import planning
+    >>> problem = planning.pose("dgx_h100:1", "allreduce")
+    >>> found = planning.expectations_of(problem.topology, problem.collective, [2**20, 2**30])
+    >>> [str(pick) for pick in found.picks]
+    ['ring/LL, 24 channels', 'nvls/Simple, 16 channels']
+    >>> found.in_network.algbw
+    Fraction(400000000000, 1)
+    """
+
+    sizes: tuple[int, ...]
+    model: LibraryModel | None
+    picks: tuple[LibraryPick, ...]
+    in_network: Bound | None = None
+
+
+def system_of_group(topology: Topology, collective: Collective) -> System | Refusal:
+    """Return the machine that each group of a collective has, or why it is not known."""
+    system = system_of(topology)
+    if isinstance(system, Refusal):
+        return system
+    box_of = dict(zip(topology.compute_nodes.tolist(), rank_boxes(topology), strict=True))
+    groups = [collective.ranks]
+    if collective.blocks is not None:
+        groups = [tuple(collective.ranks[rank] for rank in block) for block in collective.blocks]
+    shapes = set()
+    for group in groups:
+        _, counts = np.unique([box_of[node] for node in group], return_counts=True)
+        shapes |= {(len(counts), int(count)) for count in counts}
+    if len(shapes) > 1 or collective.weights is not None:
+        return Refusal("its boxes hold different numbers of ranks or unequal shards")
+    return system.group(*shapes.pop())
+
+
+def expectations_of(
+    topology: Topology, collective: Collective, sizes: Sequence[int] = (LARGE_BYTES,)
+) -> Expectations | Refusal:
+    """Return what the machine behind a fabric can be expected to do.
+
+    Parameters
+    ----------
+    topology : Topology
+    collective : Collective
+    sizes : sequence of int
+        Bytes of the larger per-rank buffer.
+
+    Examples
+    --------
+    >>> from treadle import planning
+    >>> problem = planning.pose("torus:4,4", "allreduce")
+    >>> print(planning.expectations_of(problem.topology, problem.collective))
+    the names of its nodes do not say which GPUs share a box
+    """
+    system = system_of_group(topology, collective)
+    if isinstance(system, Refusal):
+        return system
+    model = library_of(system) if collective.kind is not CollectiveKind.ALLTOALL else None
+    picks = [] if model is None else [model.pick(collective.kind, size) for size in sizes]
+    in_network = None
+    twin = summing_twin(Problem(topology, collective)) if collective.n_ranks <= _MOST_SUMMING else None
+    if twin is not None:
+        try:
+            in_network = find_bound(twin)
+        except TimeLimitError:
+            in_network = None
+    return Expectations(tuple(sizes), model, tuple(picks), in_network)
