@@ -43,7 +43,7 @@ class Explanation:
     Parameters
     ----------
     name : str
-        ``nics``, ``no-gdr``, ``acs``, ``tcp``, ``no-nvls``, ``no-p2p`` or ``network``.
+        ``nics``, ``no-gdr``, ``acs``, ``tcp``, ``no-nvls``, ``no-p2p``, ``network`` or ``gpu``.
     text : str
         One line.
     check : str
@@ -241,6 +241,9 @@ def _ranges(
         if busbw >= 0.1 * most:
             check = "pairs of nodes, NCCL_ALGO=RING, the switches' counters"
             yield Explanation("network", "a slow node or link, or congestion", check)
+    else:
+        check = "nvidia-smi nvlink -s and -e, clocks under load, other work on the box, dcgmi diag -r 3"
+        yield Explanation("gpu", "a slow GPU or link within the box", check)
     if system.gpus_per_box > 1 and busbw <= _WITHOUT_P2P_GB_PER_S:
         check = "NCCL_P2P_DISABLE, via SHM in the log, nvidia-smi topo -p2p r"
         yield Explanation("no-p2p", "GPUs of a box exchange data through the CPU's memory", check)
