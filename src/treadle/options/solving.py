@@ -114,7 +114,7 @@ class Solve(Posed, Problem, Jobs, Costs, Scheduler, TimeLimit, Seed, Workers, Me
     size: str | None = opt("Choose the fastest schedule for each size, e.g. 1K..1G.", metavar="SIZES")
     algorithm: str | None = opt("Scheduler, see below; default the best.", words="algorithms")
     trees, max_trees, exact = Trees.trees, Trees.max_trees, Trees.exact
-    max_schedules: int | None = rare("Maximum number of size ranges, with --size.", metavar="K")
+    max_schedules: int = rare("Maximum number of size ranges, with --size; default 6.", 6, metavar="K")
     retune: Path | None = rare(
         "Recompute the size ranges of this plan, with --cost-model.",
         metavar="SET",
@@ -146,6 +146,7 @@ class Compare(Posed, Problem, Costs, Trim, TimeLimit, Workers, Seed, Fabric, Rat
     beside: Sequence[str] | None = opt(
         "Also compare these plans and third-party schedules.", flag="--with", metavar="FILE,...", parse=names
     )
+    shows_all: bool = opt("Show all schedules, and why others were not run.", False, flag="--all")
     picture: Path | None = written("Plot of times by size (.png, .svg or .pdf).")
 
 

@@ -7,16 +7,23 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from treadle.inputs.problem import exact_text
-from treadle.render.expectations import library_rows
 from treadle.render.files import describe_shortfall, shortfall_values
 from treadle.render.names import describe_links
-from treadle.render.problems import group_rows, mesh_rows, problem_rows, throughput
+from treadle.render.problems import (
+    group_rows,
+    library_rows,
+    mesh_rows,
+    problem_rows,
+    set_text,
+    throughput,
+    throughput_rows,
+)
 from treadle.render.quantities import AS_THEY_COME, Rates, counted
 from treadle.render.rows import Row, Table, facts, fields_of, framed, given, row
 from treadle.schedules.plan import Plan
-from treadle.schedules.steps.steps import StepSchedule
 from treadle.topologies.topology import Topology
 from treadle.units import format_size
+from treadle.verification.schedules import pipelined_algbw
 
 if TYPE_CHECKING:
     from treadle.api.run import RunResult, RuntimeName, SweepRow
@@ -33,17 +40,34 @@ MOST_LINKS = 64
 """Links of a cut that JSON lists."""
 
 
-def _plan_rows(plan: Plan | PlacedSchedule, rates: Rates, *more: str) -> Iterator[Row]:
-    """Problem, optimum and throughput of a plan; JSON leaves out `more` keys."""
+def _plan_rows(
+    plan: Plan | PlacedSchedule, rates: Rates, *more: str, rows: Sequence[SimulatedRow] = ()
+) -> Iterator[Row]:
+    """Problem, optimum and throughput of a plan; JSON leaves out `more` keys.
+
+    What a set by size reaches is that of `rows`.
+    """
     left_out = ("nodes", "links", "forwarders", "root", "weights", *more)
     for one in problem_rows(plan.topology, plan.collective):
         yield Row(one.label, one.text, {key: one.facts[key] for key in one.facts if key not in left_out})
     if plan.optimal_algbw is not None:
         yield row("optimum", rates.both(plan.optimal_algbw, plan.collective))
-    schedule = plan.entries[-1].schedule if isinstance(plan, Plan) else plan.schedule
-    steps = "; if steps do not overlap" if isinstance(schedule, StepSchedule) else ""
-    known = f"{rates.both(plan.algbw, plan.collective)}, verified ({plan.algorithm}){steps}"
-    yield Row("schedule", known, throughput(plan))
+    if isinstance(plan, Plan):
+        pipelined = pipelined_algbw(plan.topology, plan.collective, plan.entries[-1].schedule)
+    else:
+        pipelined = plan.report.pipelined_algbw
+    found, known = throughput(plan, pipelined), f"verified ({plan.algorithm})"
+    if len(plan.entries) > 1:
+        shares = [one.efficiency for one in rows if one.efficiency is not None]
+        reached = [one.algbw_bytes_per_s for one in rows]
+        text = (
+            set_text(len(plan.entries), reached, rates, *shares)
+            if rows
+            else f"{len(plan.entries)} schedules by size"
+        )
+        yield Row("schedule", f"{text}, {known}", found)
+    else:
+        yield from throughput_rows(plan.collective, plan.algbw, pipelined, rates, found, known=known)
 
 
 # ``simulate``
@@ -65,7 +89,7 @@ def simulation_rows(
     # here, because `run` simulates nothing
     from treadle.simulation.simulated_plans import SliceLimit
 
-    yield from _plan_rows(plan, rates, "model")
+    yield from _plan_rows(plan, rates, "model", rows=result.rows)
     yield facts(algorithm=plan.algorithm)
     yield from mesh_rows(mesh, axes)
     if shared is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -10,8 +10,8 @@ import numpy as np
 
 from treadle.inputs.problem import busbw_values, exact_text, model_of
 from treadle.render.names import describe_links, describe_nodes
-from treadle.render.quantities import AS_THEY_COME, Rates, busbw, counted, shortfall
-from treadle.render.rows import Row, facts, given, rate_values, row
+from treadle.render.quantities import AS_THEY_COME, Rates, busbw, counted, microseconds, shortfall
+from treadle.render.rows import Row, Table, facts, fields_of, framed, given, rate_values, row
 from treadle.schedules.alltoall.alltoall_witness import DistanceWitness
 from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.schedules.alltoall.route_cost import route_loads
@@ -29,6 +29,7 @@ from treadle.schedules.trees.group_schedule import GroupSchedule
 from treadle.schedules.witness import CutWitness, Witness
 from treadle.topologies import has_switches, has_uniform_links, is_regular
 from treadle.topologies.topology import Topology
+from treadle.units import format_size
 
 if TYPE_CHECKING:
     from treadle.schedulers.alone_rates import AloneRate
@@ -279,10 +280,13 @@ def rate_rows(found: RateResult, rates: Rates, *, is_alone: bool) -> Iterator[Ro
         yield row("bottleneck", "; ".join(terms) or "none")
 
 
-def throughput(plan: Plan | PlacedSchedule) -> dict[str, object]:
-    """The claimed throughput at large sizes on the modelled fabric, and its bound where it has one."""
+def throughput(plan: Plan | PlacedSchedule, pipelined: Fraction | None = None) -> dict[str, object]:
+    """The claimed throughput at large sizes on the modelled fabric, and its bound where it has one.
+
+    Of steps that is as one waits for another; `pipelined` is what sliced messages reach.
+    """
     topology, collective = plan.topology, plan.collective
-    found = both_values(plan.algbw, collective)
+    found = both_values(plan.algbw, collective) | rate_values("pipelined_algbw", pipelined)
     if not has_switches(topology) and has_uniform_links(topology) and is_regular(topology):
         found["t_b_exact"] = exact_text(node_bandwidth(topology) / plan.algbw)
     if collective.kind is CollectiveKind.ALLTOALL:
@@ -293,6 +297,37 @@ def throughput(plan: Plan | PlacedSchedule) -> dict[str, object]:
     if (best := plan.optimal_algbw) is not None:
         found |= both_values(best, collective, "optimal_")
     return found
+
+
+def throughput_rows(
+    collective: Collective,
+    algbw: Fraction,
+    pipelined: Fraction | None,
+    rates: Rates,
+    found: Mapping[str, object],
+    *,
+    gap: str = "",
+    known: str = "",
+) -> Iterator[Row]:
+    """The throughput at large sizes; of steps that of sliced messages, then that of steps in turn."""
+    if pipelined is None or pipelined == algbw:
+        yield Row("schedule", f"{rates.both(algbw, collective)}, {gap or known}", found, is_key=True)
+        return
+    sliced, in_turn = (rates(busbw(one, collective)) for one in (pipelined, algbw))
+    text = (
+        f"{rates.exact(pipelined)} pipelined, {gap};" if gap else f"asymptotic {rates(pipelined)} pipelined,"
+    )
+    yield Row("schedule", f"{text} {rates(algbw)} step by step", found, is_key=True)
+    known = f"; {known}" if known else ""
+    yield row("", f"{sliced} busbw pipelined, {in_turn} step by step{known}")
+
+
+def set_text(number: int, algbws: Sequence[Fraction | float], rates: Rates, *shares: float) -> str:
+    """The range of a set by size: of its throughput, and of its shares of the bound of each size."""
+    low, most = (rates(Fraction(value)) for value in (min(algbws), max(algbws)))
+    text = f"{counted(number, 'schedule')} by size, {low if low == most else f'{low} to {most}'} algbw"
+    span = dict.fromkeys(f"{share:.0%}" for share in (min(shares), max(shares))) if shares else ()
+    return f"{text}, {' to '.join(span)} of each size's bound" if shares else text
 
 
 def shape_row(
@@ -452,3 +487,66 @@ def written_row(path: object, seconds: Mapping[str, float] | None = None) -> Row
 def note_rows(notes: Iterable[str]) -> Iterator[Row]:
     """A row for each note."""
     return (row("note", note) for note in notes)
+
+
+def expectation_rows(
+    topology: Topology, collective: Collective, rates: Rates, *, nvls: bool = True
+) -> Iterator[Row]:
+    """The library's choice at 1 GB, and the optimum with NVLink SHARP where NCCL uses it."""
+    # here, as bounds of fabrics without a machine need none of it
+    from treadle.schedulers.expectations import LARGE_BYTES, Expectations, expectations_of
+
+    found = expectations_of(topology, collective)
+    if not isinstance(found, Expectations) or found.model is None:
+        return
+    (pick,) = found.picks
+    reached = Fraction(LARGE_BYTES) / Fraction(pick.time_s)
+    at = f"{rates.both(reached, collective)} at {format_size(LARGE_BYTES)}"
+    if found.in_network is not None and nvls:
+        best = found.in_network.algbw
+        text = f"{rates.both(best, collective)} with NVLink SHARP, which NCCL uses by default"
+        yield Row("optimum", text, both_values(best, collective, "nvls_optimal_"))
+    yield row(found.model.name, f"{pick}: {at}; predicted by {found.model}")
+    yield library_values(found)
+
+
+def library_values(found: object) -> Row:
+    """The library's version, assumed channels and picks, for JSON."""
+    from treadle.schedulers.expectations import Expectations
+
+    assert isinstance(found, Expectations)
+    assert found.model is not None
+    picks = [
+        {"size_bytes": size, **fields_of(pick, "algorithm", "protocol", "channels", "time_s")}
+        for size, pick in zip(found.sizes, found.picks, strict=True)
+    ]
+    model = found.model
+    return facts(
+        library={"name": model.name, "version": model.version, "graph": str(model.graph), "picks": picks}
+    )
+
+
+def library_rows(
+    topology: Topology,
+    collective: Collective,
+    sizes: Sequence[int],
+    simulated: Callable[[str, int], float | None] | None = None,
+) -> Iterator[Row | Table]:
+    """The library's choice at each size; with `simulated` Treadle's times of its schedules, in seconds."""
+    from treadle.schedulers.expectations import Expectations, expectations_of
+
+    found = expectations_of(topology, collective, sizes)
+    if not isinstance(found, Expectations) or found.model is None:
+        return
+    name = found.model.name.upper()
+    cells = []
+    for size, pick in zip(sizes, found.picks, strict=True):
+        own = None if simulated is None else simulated(pick.algorithm, size)
+        more = [] if simulated is None else ["-" if own is None else microseconds(own)]
+        cells.append([format_size(size), str(pick), microseconds(pick.time_s), *more])
+    headings = ["size", f"{name} picks", f"{name}'s model (us)", "simulated (us)"]
+    yield from framed(Table(headings[: 3 if simulated is None else 4], cells, 2))
+    yield row(found.model.name, f"choice and time predicted by {found.model}")
+    if simulated is not None:
+        yield row("simulated", f"Treadle's simulation of the schedule that {name} picks")
+    yield library_values(found)

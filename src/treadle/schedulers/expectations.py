@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from treadle.brief import brief
 from treadle.context import TimeLimitError
@@ -13,7 +13,6 @@ from treadle.machines.nccl import LibraryModel, LibraryPick
 from treadle.machines.system import System, system_of_groups
 from treadle.refusal import Refusal
 from treadle.schedulers.bounds import find_bound
-from treadle.schedulers.summing_twin import summing_twin
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.synthesis.result import Bound
 from treadle.topologies.topology import Topology
@@ -56,6 +55,34 @@ class Expectations:
     model: LibraryModel | None
     picks: tuple[LibraryPick, ...]
     in_network: Bound | None = None
+
+
+NVLS = "nvls"
+"""The scheduler that serves it."""
+_FASTER_THAN = 300 * 10**9
+"""Bytes/s of a GPU's links to the switches: A100 has so many, and switches that do not sum."""
+
+
+def summing_twin(problem: Problem) -> Problem | None:
+    """The problem on the same fabric with NVSwitches that sum and copy; None where that is no question.
+
+    It is one if all ranks of an allreduce, and nothing else, are joined to the same switch by fast links,
+    and the fabric has no switch that sums or copies.
+    """
+    topology, collective = problem.topology, problem.collective
+    is_said = topology.multicast.any() or topology.aggregation.any()
+    if collective.kind is not CollectiveKind.ALLREDUCE or collective.groups is not None or is_said:
+        return None
+    able = np.zeros(topology.n_nodes, dtype=np.bool_)
+    for switch in topology.switches.tolist():
+        leaving, entering = topology.tails == switch, topology.heads == switch
+        ends = set(topology.heads[leaving].tolist()), set(topology.tails[entering].tolist())
+        if ends[0] == ends[1] == set(collective.ranks):
+            width = topology.bandwidths[leaving | entering].min()
+            able[switch] = width > _FASTER_THAN
+    if not able.any():
+        return None
+    return replace(problem, topology=replace(topology, multicast=able, aggregation=able))
 
 
 def system_of_group(topology: Topology, collective: Collective) -> System | Refusal:

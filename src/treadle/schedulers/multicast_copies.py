@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from treadle.inputs.problem import Problem
+from treadle.schedulers.expectations import NVLS
 from treadle.schedulers.schedulers import find_scheduler
-from treadle.schedulers.summing_twin import NVLS
 from treadle.schedules.schedule import Schedule
 from treadle.schedules.trees.forest import Direction, Forest, ForestSchedule
 from treadle.schedules.trees.forest_cost import algbw

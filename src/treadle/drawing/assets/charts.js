@@ -5,7 +5,7 @@ function curvesPanel() {
   const W = 760, H = 300, left = 62, top = 12, low = 34;
   const picture = draw('svg', {class: 'chart', viewBox: `0 0 ${W} ${H}`, role: 'img', 'aria-label': 'throughput by size'});
   const told = make('p', {class: 'told', 'aria-live': 'polite'});
-  const kinds = values.curves.ratio ? ['ratio', 'rate', 'time'] : ['rate', 'time'];
+  const kinds = values.curves.ratio ? ['ratio', 'rate', 'time'] : ['time', 'rate'];
   const shownKind = () => kinds.includes(state.chart) ? state.chart : kinds[0];
   const isTime = () => shownKind() !== 'rate';
   const boundName = values.curves.boundName || 'proved bound';
