@@ -16,7 +16,7 @@ from treadle.inputs.fabrics_and_plans import FabricLike, as_size
 from treadle.inputs.meshes import as_axes, as_mesh, groups_of
 from treadle.inputs.problem import resolve_kind, resolve_topology, select_ranks
 from treadle.machines.libraries import library_of
-from treadle.machines.system import system_of_groups
+from treadle.machines.system import System, system_of_groups
 from treadle.refusal import Refusal
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.mesh import Mesh
@@ -152,8 +152,9 @@ def _pricer(
     topology: Topology, text: tuple[int, ...] | str, collective: CollectiveKind, chosen: PriceKind | None
 ) -> Pricer:
     group, groups = _grouped(topology, text, collective)
+    system = system_of_groups(topology, groups)
     for kind in PriceKind if chosen is None else (chosen,):
-        found = _FIGURES[kind](topology, groups, group)
+        found = _figure(kind, system, group)
         if not isinstance(found, Refusal):
             break
     else:
@@ -212,52 +213,35 @@ def mesh_around(ranks: Sequence[int], n_ranks: int) -> tuple[Mesh, tuple[str, ..
     return None if mesh is None or tuple(ranks) not in mesh.groups(axes) else (mesh, axes)
 
 
-def _measured_fit(topology: Topology, groups: Groups, group: PricedGroup) -> Figure | Refusal:
-    return Refusal("no measured rows")
-
-
-def _library_model(topology: Topology, groups: Groups, group: PricedGroup) -> Figure | Refusal:
-    system = system_of_groups(topology, groups)
+def _figure(kind: PriceKind, system: System | Refusal, group: PricedGroup) -> Figure | Refusal:
+    """Return times by size of one kind, or why there are none."""
+    collective, axes, others = group.collective, group.axes, ", other ranks idle" if group.is_alone else ""
+    if kind is PriceKind.SIMULATED:
+        costs, model = group.costs, group.costs.messages.model
+        source = f"plan of solve, cost model {'' if model is None else model.name}{others}"
+        return lambda size: (costs.time_s(collective, axes, size), None, None, source)
+    if kind is PriceKind.BOUND:
+        cost = group.costs.cost(collective, axes)
+        source = f"{'optimum' if cost.is_exact else 'upper bound'} of nominal links, no latency{others}"
+        algbw = float(cost.algbw)
+        return lambda size: (size / algbw, None, None, source)
     if isinstance(system, Refusal):
         return system
-    if group.collective is CollectiveKind.ALLTOALL:
+    if kind is PriceKind.MEASURED_FIT:
+        return Refusal("no measured rows")
+    if collective is CollectiveKind.ALLTOALL:
         return Refusal("libraries send it point to point and have no model of it")
-    model = library_of(system).tabulated(group.collective)
-    name, is_amd = str(model), system.generation.is_amd
-    low, high = NCCL_BAND
+    library = library_of(system).tabulated(collective)
+    name, is_amd, (low, high) = str(library), system.generation.is_amd, NCCL_BAND
 
     def figure(size: int) -> tuple[float, float | None, float | None, str]:
-        pick = model.pick(group.collective, size)
+        pick = library.pick(collective, size)
         if is_amd:
             return pick.time_s, None, None, f"{name}: {pick}; one public time differs by 1%"
         source = f"{name}: {pick}; public times were {low} to {high} times those of NCCL's model"
         return pick.time_s, low * pick.time_s, high * pick.time_s, source
 
     return figure
-
-
-def _simulated(topology: Topology, groups: Groups, group: PricedGroup) -> Figure:
-    costs = group.costs
-    model = costs.messages.model
-    others = ", other ranks idle" if group.is_alone else ""
-    source = f"plan of solve, cost model {'' if model is None else model.name}{others}"
-    return lambda size: (costs.time_s(group.collective, group.axes, size), None, None, source)
-
-
-def _bound(topology: Topology, groups: Groups, group: PricedGroup) -> Figure:
-    cost = group.costs.cost(group.collective, group.axes)
-    others = ", other ranks idle" if group.is_alone else ""
-    source = f"{'optimum' if cost.is_exact else 'upper bound'} of nominal links, no latency{others}"
-    algbw = float(cost.algbw)
-    return lambda size: (size / algbw, None, None, source)
-
-
-_FIGURES = {
-    PriceKind.MEASURED_FIT: _measured_fit,
-    PriceKind.LIBRARY_MODEL: _library_model,
-    PriceKind.SIMULATED: _simulated,
-    PriceKind.BOUND: _bound,
-}
 
 
 @lru_cache(maxsize=256)

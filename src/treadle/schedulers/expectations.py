@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from treadle.brief import brief
 from treadle.context import TimeLimitError
 from treadle.inputs.problem import Problem
