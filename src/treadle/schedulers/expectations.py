@@ -13,12 +13,11 @@ from treadle.inputs.problem import Problem
 from treadle.machines.achievable import Achievable
 from treadle.machines.libraries import achievable_time, library_of
 from treadle.machines.nccl import LibraryModel, LibraryPick
-from treadle.machines.system import System, system_of
+from treadle.machines.system import System, system_of_groups
 from treadle.refusal import Refusal
 from treadle.schedulers.bounds import find_bound
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.synthesis.result import Bound
-from treadle.topologies.named_boxes import rank_boxes
 from treadle.topologies.topology import Topology
 
 LARGE_BYTES = 2**30
@@ -94,20 +93,13 @@ def summing_twin(problem: Problem) -> Problem | None:
 
 def system_of_group(topology: Topology, collective: Collective) -> System | Refusal:
     """Return the machine that each group of a collective has, or why it is not known."""
-    system = system_of(topology)
-    if isinstance(system, Refusal):
-        return system
-    box_of = dict(zip(topology.compute_nodes.tolist(), rank_boxes(topology), strict=True))
-    groups = [collective.ranks]
-    if collective.blocks is not None:
-        groups = [tuple(collective.ranks[rank] for rank in block) for block in collective.blocks]
-    shapes = set()
-    for group in groups:
-        _, counts = np.unique([box_of[node] for node in group], return_counts=True)
-        shapes |= {(len(counts), int(count)) for count in counts}
-    if len(shapes) > 1 or collective.weights is not None:
-        return Refusal("its boxes hold different numbers of ranks or unequal shards")
-    return system.group(*shapes.pop())
+    if collective.weights is not None:
+        return Refusal("its shards are unequal")
+    rank_of = {node: rank for rank, node in enumerate(topology.compute_nodes.tolist())}
+    blocks = collective.blocks or (range(len(collective.ranks)),)
+    return system_of_groups(
+        topology, [[rank_of[collective.ranks[rank]] for rank in block] for block in blocks]
+    )
 
 
 def expectations_of(
