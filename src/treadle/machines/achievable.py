@@ -66,7 +66,7 @@ class Achievable:
 
     Parameters
     ----------
-    kind : CollectiveKind
+    collective : CollectiveKind
     size_bytes : int
         As nccl-tests counts: the larger buffer of a rank.
     n_ranks : int
@@ -87,7 +87,7 @@ class Achievable:
     230
     """
 
-    kind: CollectiveKind
+    collective: CollectiveKind
     size_bytes: int
     n_ranks: int
     time_s: float
@@ -104,7 +104,7 @@ class Achievable:
     @property
     def busbw(self) -> float:
         """Bytes per second as nccl-tests counts them."""
-        return self.algbw * float(busbw_factor(self.kind, self.n_ranks))
+        return self.algbw * float(busbw_factor(self.collective, self.n_ranks))
 
 
 @cache
