@@ -23,7 +23,7 @@ from treadle.topologies import Topology
 
 SECTIONS = {
     part.split(":")[0]: part
-    for part in (places.ROOT / "docs" / "results" / "reproduce.md").read_text(encoding="utf-8").split("\n## ")
+    for part in (places.GOLDEN / "reproduced.md").read_text(encoding="utf-8").split("\n## ")
 }
 FEW = 16
 """Of as many rows the page has all."""

@@ -66,7 +66,7 @@ class Achievable:
 
     Parameters
     ----------
-    kind : CollectiveKind
+    collective : CollectiveKind
     size_bytes : int
         As nccl-tests counts: the larger buffer of a rank.
     n_ranks : int
@@ -87,7 +87,7 @@ class Achievable:
     230
     """
 
-    kind: CollectiveKind
+    collective: CollectiveKind
     size_bytes: int
     n_ranks: int
     time_s: float
@@ -104,7 +104,7 @@ class Achievable:
     @property
     def busbw(self) -> float:
         """Bytes per second as nccl-tests counts them."""
-        return self.algbw * float(busbw_factor(self.kind, self.n_ranks))
+        return self.algbw * float(busbw_factor(self.collective, self.n_ranks))
 
 
 @cache
@@ -166,7 +166,7 @@ def _rows(system: System, n_ranks: int) -> _Rows | Refusal:
         rate = format_link_bandwidth(system.link_bytes_per_s)
         return _Rows(names, "alone", f", scaled to links of {rate} by data sheet", share)
     if measured_constants()["systems"][names[0]]["sibling"]:
-        return _Rows(names, "sibling", ", or a sibling of its NVLink generation")
+        return _Rows(names, "sibling", ", the band of a sibling of its NVLink generation")
     return _Rows(names, "sizes", "")
 
 

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from treadle.api.group_costs import GroupCost as GroupCost
     from treadle.api.group_costs import GroupCosts as GroupCosts
     from treadle.api.group_costs import group_costs as group_costs
+    from treadle.api.group_prices import Price as Price
+    from treadle.api.group_prices import PricedGroup as PricedGroup
+    from treadle.api.group_prices import PriceKind as PriceKind
     from treadle.api.harden import Failures as Failures
     from treadle.api.harden import HardenedRow as HardenedRow
     from treadle.api.harden import harden as harden
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
     from treadle.api.lower import lower_groups as lower_groups
     from treadle.api.lower import lower_set as lower_set
     from treadle.api.parallelize import parallelize as parallelize
+    from treadle.api.price import price as price
     from treadle.api.repair import RepairResult as RepairResult
     from treadle.api.repair import repair as repair
     from treadle.api.report import report as report
