@@ -21,10 +21,10 @@ from treadle.render.problems import (
     library_rows,
     note_rows,
     problem_rows,
+    range_of_set,
     rate_rows,
     saturated_links,
     seconds_row,
-    set_text,
     shape_row,
     throughput,
     throughput_rows,
@@ -241,7 +241,7 @@ def size_set_rows(
     yield row("cost model", model.name, cost_model=model.name, cost_model_source=model.source)
     algbws = [one.size_bytes / one.seconds for one in result.rows]
     shares = [float(one.bound.time) / one.seconds for one in result.rows if one.bound is not None]
-    yield row("schedule", set_text(len(plan.entries), algbws, rates, *shares), key=True)
+    yield row("schedule", range_of_set(len(plan.entries), algbws, rates, *shares), key=True)
     text = f"{counted(result.n_candidates, 'candidate')}, all verified, {result.n_timed} of them simulated"
     yield row("", text, candidates=result.n_candidates, timed=result.n_timed)
     yield row("not run", ", ".join(result.left_out) or None, left_out=list(result.left_out))
