@@ -11,6 +11,9 @@ import pytest
 import treadle
 from harness.snapshots import check
 from treadle.diagnosis.diagnosed import IN_NETWORK, OPTIMUM, RING
+from treadle.diagnosis.expected import Expected
+from treadle.diagnosis.verdict import Curve, Explanation, Outcome, Verdict
+from treadle.diagnosis.yardsticks import Limit
 from treadle.errors import FormatError
 from treadle.options.measuring import Simulate
 from treadle.planning import SimulationOptions, SliceLimit
@@ -115,7 +118,18 @@ def yardstick(name: str, share: float, **changes: Any) -> Any:
     return SimpleNamespace(**(values | changes))
 
 
-def judged(*yardsticks: Any, above: str = "") -> Any:
+VERDICT = Verdict(
+    Outcome.SLOW,
+    "what it reaches",
+    0.5,
+    Expected(340, 400, 460, "a model"),
+    (Explanation("nics", "one NIC", "NCCL_IB_HCA", 380.5), Explanation("tcp", "TCP", "Using network Socket")),
+)
+CURVE = Curve(15.25, 4096, 2**23, 2**30, ((1024, "ring/LL"), (2**21, "nvls/Simple")), False, 15.02)
+
+
+def judged(*yardsticks: Any, above: str = "", **changes: Any) -> Any:
+    known = {"verdict": Verdict(Outcome.CANNOT_SAY, "no model"), "curve": None, "with_nvls": None}
     return SimpleNamespace(
         collective="allreduce",
         n_ranks=8,
@@ -125,6 +139,8 @@ def judged(*yardsticks: Any, above: str = "") -> Any:
         above=above,
         is_low=False,
         table=SimpleNamespace(rows=[SimpleNamespace(line=line(2))], average=1.5),
+        yardstick=lambda name: next((one for one in yardsticks if one.name == name), None),
+        **(known | changes),
     )
 
 
@@ -170,6 +186,7 @@ def test_diagnoses() -> None:
         {"unjudged": (unjudged,), "missing": "no fabric", "late": ("ring",)},
         {"judgements": (limits,)},
         {"judgements": (judged(yardstick(RING, 1.5), above="more than rings reach"),), "log": known},
+        {"judgements": (judged(verdict=VERDICT, curve=CURVE, with_nvls=Limit(Fraction(700 * GB))),)},
         {"suspects": causes, "log": log(n_warnings=2, warnings=(line(5), line(7)))},
     ]
     check("diagnoses", *(diagnosis_rows(diagnosis(**one)) for one in cases))

@@ -38,7 +38,7 @@ from treadle.simulation.size_bounds.size_witness import SizeBound
 from treadle.simulation.tasks import task_graph
 from treadle.synthesis.parallel import map_blocks, runs_apart
 from treadle.synthesis.result import Bound
-from treadle.synthesis.scheduler import Scheduler
+from treadle.synthesis.scheduler import Comparing, Scheduler
 from treadle.synthesis.scheduler_options import OPTIONS_OF, SchedulerOptions, TreeOptions
 from treadle.verification.schedules import verify as verify_schedule
 
@@ -130,7 +130,11 @@ def compare(
             chosen = []
         rows = _rows(problem, [(one, _options(one, trim=trim, seed=seed)) for one in chosen], asked)
         rows = [
-            replace(row, is_baseline=one.is_baseline, always_shown=bool(named))
+            replace(
+                row,
+                is_baseline=one.is_baseline,
+                always_shown=bool(named or one.origin) or one.comparing is Comparing.MACHINES,
+            )
             for one, row in zip(chosen, rows, strict=True)
         ]
         rows += [_brought_row(one, asked) for one in brought]

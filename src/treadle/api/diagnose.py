@@ -7,10 +7,11 @@ from typing import Unpack
 
 from treadle.checking import checked
 from treadle.context import Progress, context, in_context
+from treadle.diagnosis.device_fabric import LogFabric
 from treadle.diagnosis.diagnosed import Diagnosis
 from treadle.diagnosis.examination import Examination
 from treadle.diagnosis.log import Log
-from treadle.diagnosis.log_fabric import LogFabric, fabric_of_log
+from treadle.diagnosis.log_fabric import fabric_of_log
 from treadle.diagnosis.log_reader import read_log
 from treadle.inputs.fabrics_and_plans import FabricLike, as_fabric
 from treadle.inputs.importing import import_options

@@ -13,6 +13,7 @@ from treadle.diagnosis.log import Log
 from treadle.diagnosis.log_lines import LogLine
 from treadle.diagnosis.network_rules import acs, crossed_rails, idle_nics, no_gdr, pcie, ports, tcp
 from treadle.diagnosis.suspect import MOST_LINES, Case, Rule, Suspect, suspect
+from treadle.diagnosis.verdict import FALLEN, fallen
 from treadle.units import format_size
 
 # Variables of the environment that hold NCCL back
@@ -190,8 +191,6 @@ def _figures(log: Log) -> dict[str, list[tuple[LogLine, str, Fraction]]]:
 
 # What the figures themselves show: wrong results, a curve that falls, a curve that still rises
 
-_FALLEN = 0.7
-"""Of the peak: a curve that ends below has fallen; protocols change by less."""
 _RISING = 1.15
 """A doubling of the size that brings so much has not reached the peak."""
 
@@ -211,13 +210,12 @@ def wrong_results(case: Case, _: tuple[Suspect, ...]) -> list[Suspect]:
 def falls(case: Case, _: tuple[Suspect, ...]) -> list[Suspect]:
     """Large sizes are slower than middling ones."""
     table = case.table
-    if table is None:
+    last = None if table is None else fallen(table)
+    if table is None or last is None:
         return []
-    peak, last = table.peak, max(table.rows, key=lambda row: row.size)
-    if last.size <= peak.size or last.busbw >= _FALLEN * peak.busbw:
-        return []
+    peak = table.peak
     later = (row for row in table.rows if row.size > peak.size)
-    first = next(row for row in later if row.busbw < _FALLEN * peak.busbw)
+    first = next(row for row in later if row.busbw < FALLEN * peak.busbw)
     why = "congestion in the network"
     remedy = (
         "see the switches' counters: PFC and ECN of RoCE, adaptive routing, other traffic; NCCL_IB_TC, _SL"
@@ -233,6 +231,17 @@ def falls(case: Case, _: tuple[Suspect, ...]) -> list[Suspect]:
         f"{format_size(last.size)}: {why}"
     )
     return suspect("falls-with-size", text, remedy, *dict.fromkeys((peak.line, first.line, last.line)))
+
+
+def reported(case: Case, _: tuple[Suspect, ...]) -> list[Suspect]:
+    """NCCL's RAS service found errors."""
+    lines = case.log.ras
+    if not lines:
+        return []
+    first = next((one for one in lines if "dead" in one.text or "Missing" in one.text), lines[0])
+    text = f"NCCL's RAS service reports {len(lines)} lines of errors and warnings: {first.text}"
+    remedy = "see the ranks and processes that it names: stopped, hung or behind the others"
+    return suspect("ras", text, remedy, *dict.fromkeys((first, *lines)))
 
 
 def still_rising(case: Case, _: tuple[Suspect, ...]) -> list[Suspect]:
@@ -259,6 +268,7 @@ RULES = (
         "rows with #wrong above 0, # Out of bounds values",
         is_always=True,
     ),
+    Rule("ras", reported, "errors and warnings of NCCL's RAS service", "output of ncclras", is_always=True),
     Rule(
         "idle-nics",
         idle_nics,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from treadle.brief import brief
 from treadle.diagnosis.log import Log, ResultTable, TableRow
 from treadle.diagnosis.suspect import Suspect
+from treadle.diagnosis.verdict import Curve, Verdict
 from treadle.diagnosis.yardstick_words import BindingPlace
 from treadle.diagnosis.yardsticks import Limit
 from treadle.notebook import own_words, shown
@@ -63,6 +64,11 @@ class JudgedTable:
         What is said of a figure above the optimum; "" for others.
     is_low : bool
         Less than a healthy system reaches.
+    verdict : Verdict
+    curve : Curve, optional
+        None for a few sizes.
+    with_nvls : Limit, optional
+        The optimum of an allreduce with NVLink SHARP, where GPUs can do that and the fabric leaves it out.
     """
 
     table: ResultTable
@@ -73,6 +79,9 @@ class JudgedTable:
     yardsticks: tuple[Yardstick, ...]
     above: str
     is_low: bool
+    verdict: Verdict
+    curve: Curve | None = None
+    with_nvls: Limit | None = None
 
     def yardstick(self, name: str) -> Yardstick | None:
         """The yardstick of that name, of the NICs in use."""

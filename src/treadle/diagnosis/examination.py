@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from fractions import Fraction
 
 from treadle.context import TimeLimitError
 from treadle.diagnosis.catalogue import suspects
+from treadle.diagnosis.device_fabric import LogFabric, model_of
 from treadle.diagnosis.diagnosed import (
     IN_NETWORK,
     OPTIMUM,
@@ -16,10 +18,11 @@ from treadle.diagnosis.diagnosed import (
     JudgedTable,
     Yardstick,
 )
+from treadle.diagnosis.expected import Conditions, conditions
 from treadle.diagnosis.log import Log, ResultTable
-from treadle.diagnosis.log_fabric import LogFabric
 from treadle.diagnosis.log_figures import kind_of, ranks_of, shows_fast_links, used_nics
 from treadle.diagnosis.suspect import Case
+from treadle.diagnosis.verdict import Outcome, Verdict, curve_of, verdict_of
 from treadle.diagnosis.yardstick_words import BindingPlace, pcie_limit, place_of
 from treadle.diagnosis.yardsticks import (
     Limit,
@@ -33,6 +36,7 @@ from treadle.diagnosis.yardsticks import (
     without_sums,
 )
 from treadle.errors import InfeasibleError
+from treadle.machines.system import System, system_of
 from treadle.refusal import Refusal
 from treadle.schedules.collective import CollectiveKind
 from treadle.spelling import counted
@@ -158,17 +162,59 @@ class Examination:
             return Refusal("the time limit was reached; allow more (--time-limit)")
         if used is not topology:
             yardsticks += self._yardsticks(topology, of_rank, table, kind, is_whole=True)
-        above = _above(yardsticks)
-        first = yardsticks[0]
+        above, first = _above(yardsticks), yardsticks[0]
         boxes = find_boxes(used, of_rank)
+        system, given = self._system(topology)
+        assumes = isinstance(self._fabric, LogFabric) and self._fabric.assumes_nics
+        verdict = verdict_of(table, kind, system, given, assumes_nics=assumes)
         is_low = _is_low(yardsticks)
+        if verdict.outcome is Outcome.CANNOT_SAY and verdict.expected is None:
+            what = "what rings reach" if first.name == RING else "the optimum"
+            outcome = Outcome.SLOW if is_low else Outcome.NORMAL
+            verdict = Verdict(outcome, f"{what}; {verdict.reason}", first.share)
+        is_slow = verdict.outcome is Outcome.SLOW
+        is_low = is_low or is_slow
         pcie = pcie_limit(used, boxes, first.limit) if first.place is BindingPlace.PCIE else None
         case = self._case(
             table, hosts, topology=used, boxes=boxes, share=first.share, is_low=is_low, pcie=pcie
         )
         self._cases.append(case)
         n = len(topology.compute_nodes)
-        return JudgedTable(table, kind, n, peak, used, yardsticks, above, is_low)
+        curve = curve_of(table, kind, system, given)
+        with_nvls = self._with_nvls(system, kind, topology, of_rank, yardsticks)
+        return JudgedTable(table, kind, n, peak, used, yardsticks, above, is_slow, verdict, curve, with_nvls)
+
+    def _system(self, topology: Topology) -> tuple[System | Refusal, Conditions]:
+        """Return the machine, of the listed GPUs' generation, and what the log says of the library."""
+        system, model, fabric = system_of(topology), model_of(self._log), self._fabric
+        if (
+            isinstance(fabric, LogFabric)
+            and fabric.is_usual
+            and model is not None
+            and isinstance(system, System)
+        ):
+            system = replace(system, generation=model.generation)
+        has_p2p = model is None or model.has_p2p
+        return system, conditions(self._log, len(topology.compute_nodes), has_p2p=has_p2p)
+
+    def _with_nvls(
+        self,
+        system: System | Refusal,
+        kind: CollectiveKind,
+        topology: Topology,
+        of_rank: Sequence[int],
+        found: Sequence[Yardstick],
+    ) -> Limit | None:
+        """Return the optimum with NVLink SHARP, NCCL's default, if the fabric leaves it out."""
+        if kind is not CollectiveKind.ALLREDUCE or any(one.name == IN_NETWORK for one in found):
+            return None
+        if isinstance(system, Refusal) or not (system.generation.has_nvls and system.has_switch):
+            return None
+        capable = with_sums(topology, find_boxes(topology, of_rank), nvls=True, sharp=False)
+        limits: list[tuple[str, Limit]] = []
+        if capable is not None:
+            self._add(limits, IN_NETWORK, lambda: in_network_limit(capable, kind), (kind, "nvls", *of_rank))
+        return limits[0][1] if limits else None
 
     def _note_sizes(self, hosts: Sequence[str], of_rank: Sequence[int], topology: Topology) -> None:
         """Say where the hosts of the log are other groups of ranks than the boxes of the fabric."""

@@ -167,6 +167,22 @@ class SetVariable:
 
 
 @dataclass(frozen=True)
+class Pick:
+    """What NCCL ran at a size: ``AllReduce: 1048576 Bytes -> Algo RING proto LL channel{Lo..Hi}={0..23}``.
+
+    `size` is as NCCL states it: one rank's part of an allgather and a reduce-scatter. `channels` is 0 if the
+    line does not say.
+    """
+
+    line: LogLine
+    kind: CollectiveKind
+    size: int
+    algorithm: str
+    protocol: str
+    channels: int
+
+
+@dataclass(frozen=True)
 class SystemTree:
     """The lines of NCCL's system tree from one process, in order, each without NCCL's prefix."""
 
@@ -201,6 +217,12 @@ class Log:
     warnings : tuple of LogLine
         The first of NCCL's warnings.
     n_warnings : int
+    tuner : mapping of (CollectiveKind, algorithm, protocol) to (float, float)
+        NCCL's tuner table: latency in microseconds, algbw in GB/s; 0 of what is not allowed.
+    picks : tuple of Pick
+        What NCCL ran, once for each collective and size.
+    ras : tuple of LogLine
+        Errors and warnings of ``ncclras``.
     """
 
     source: str
@@ -223,6 +245,9 @@ class Log:
     remarks: Mapping[str, LogLine] = field(default_factory=dict)
     warnings: tuple[LogLine, ...] = ()
     n_warnings: int = 0
+    tuner: Mapping[tuple[CollectiveKind, str, str], tuple[float, float]] = field(default_factory=dict)
+    picks: tuple[Pick, ...] = ()
+    ras: tuple[LogLine, ...] = ()
 
     def setting(self, *names: str) -> SetVariable | None:
         """The first of these variables that is set."""

@@ -7,8 +7,9 @@ tree shows it: a figure of a damaged fabric is held against the damaged fabric.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from treadle.diagnosis.device_fabric import LogFabric, fabric_of_devices
 from treadle.diagnosis.log import Log, SystemTree
 from treadle.errors import TreadleError
 from treadle.refusal import Refusal
@@ -16,30 +17,12 @@ from treadle.topologies.readers.boxes.box import Box
 from treadle.topologies.readers.boxes.nccl_system import read_system
 from treadle.topologies.readers.boxes.networks import fabric_of
 from treadle.topologies.readers.imported import Imported, ImportOptions, LinkSpeeds, SourceText
-from treadle.topologies.topology import Topology, TopologyBuilder
+from treadle.topologies.topology import TopologyBuilder
 
 FORMAT = "nccl-log"
 """What the reader of system trees is called."""
 _NETWORK = "one-switch"
 """Assumed of a network that nobody describes: none between the same NICs is faster."""
-
-
-@dataclass(frozen=True)
-class LogFabric:
-    """A fabric, and where it comes from.
-
-    Parameters
-    ----------
-    topology : Topology
-    imported : Imported, optional
-        What was recognised in the log; None for a fabric that was given.
-    assumed : tuple of str
-        What the log does not say and was taken for granted.
-    """
-
-    topology: Topology
-    imported: Imported | None = None
-    assumed: tuple[str, ...] = ()
 
 
 def fabric_of_log(log: Log, options: ImportOptions) -> LogFabric | Refusal:
@@ -53,7 +36,8 @@ def fabric_of_log(log: Log, options: ImportOptions) -> LogFabric | Refusal:
     """
     tree = _tree(log)
     if isinstance(tree, Refusal):
-        return tree
+        usual = fabric_of_devices(log, options)
+        return tree if isinstance(usual, Refusal) else usual
     try:
         lines = [(line.number, text) for line, text in tree.lines]
         box = read_system(lines, links=options.links or LinkSpeeds.NOMINAL, source=log.source)

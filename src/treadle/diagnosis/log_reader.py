@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
+from treadle.diagnosis.library_reports import ReportReader
 from treadle.diagnosis.log import (
     ChannelCount,
     FoundNetwork,
@@ -284,15 +285,16 @@ def read_log(path: Path | str) -> Log:
     FormatError
         If it cannot be read, is larger, or has no line of nccl-tests or NCCL.
     """
-    tables, facts = TableReader(), FactReader()
+    tables, facts, reports = TableReader(), FactReader(), ReportReader()
     number = 0
     for message in messages(path):
         number = message.number
         facts.take(message)
+        reports.take(message)
         if not message.level:
             tables.take(message)
-    found = tables.tables()
-    if not found and not facts.n_messages and not tables.ranks:
+    found = (*tables.tables(), *reports.tables())
+    if not found and not facts.n_messages and not tables.ranks and not reports.ras:
         raise FormatError(
             "has no line of nccl-tests or of NCCL; expected what nccl-tests prints, with NCCL_DEBUG=INFO for "
             "more to go by",
@@ -306,7 +308,7 @@ def read_log(path: Path | str) -> Log:
         n_ranks=facts.n_ranks,
         n_nodes=facts.n_nodes,
         hosts=tuple(facts.hosts),
-        ranks=dict(tables.ranks),
+        ranks=tables.ranks or reports.inspected,
         rank_hosts=dict(facts.rank_hosts),
         networks=tuple(facts.networks),
         transports=facts.transports,
@@ -319,4 +321,7 @@ def read_log(path: Path | str) -> Log:
         remarks=dict(facts.remarks),
         warnings=tuple(facts.warnings),
         n_warnings=facts.n_warnings,
+        tuner=reports.tuner,
+        picks=tuple(reports.picks.values()),
+        ras=tuple(reports.ras),
     )

@@ -94,7 +94,7 @@ _THREADS = {"LL": (512, 8), "LL128": (640, 8), "Simple": (512, 64)}
 @brief("algorithm", "protocol", "channels", "time_s")
 @dataclass(frozen=True)
 class LibraryPick:
-    """What a library runs at a size.
+    """The algorithm, protocol and channels that a library runs at a size, and its predicted time.
 
     Parameters
     ----------
@@ -130,7 +130,7 @@ class LibraryPick:
 @brief("channels", "intra", "inter")
 @dataclass(frozen=True)
 class ChannelGraph:
-    """What a library's search finds in a box: channels and their speed.
+    """Channels that a library's search finds in a box, and their speed.
 
     Parameters
     ----------
@@ -163,7 +163,7 @@ Cell = tuple[str, str]
 @brief("name", "version", "graph")
 @dataclass(frozen=True)
 class LibraryModel:
-    """How a library chooses an algorithm on a system; NCCL's rules.
+    """A library's choice of algorithm on a system, by NCCL's rules.
 
     Parameters
     ----------

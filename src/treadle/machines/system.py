@@ -193,7 +193,7 @@ def system_of_groups(topology: Topology, groups: Iterable[Sequence[int]]) -> Sys
 
 _LEAST_NVLINK = 40 * 10**9
 _DIRECT_NVLINK = (150 * 10**9, 300 * 10**9)
-"""Of equal links in boxes without NVSwitches: V100 and A100."""
+"""Equal direct links in boxes without NVSwitches: V100 and A100."""
 _LEAST_PCIE, _MOST_PCIE = 3 * 10**9, 65 * 10**9
 """Sixteen lanes of PCIe 5.0 carry 63 GB/s."""
 _NICS = ((30 * 10**9, Generation.AMPERE), (60 * 10**9, Generation.HOPPER))

@@ -139,7 +139,7 @@ class Diagnose(TimeLimit, Fabric, Rated):
 
     log: Path = arg("LOG", "Output of nccl-tests, best with NCCL_DEBUG=INFO.")
     fabric: str | None = opt(
-        "Fabric in the log's rank order; default the log's system tree.",
+        "Fabric in rank order; default by the log's system tree or GPUs.",
         flag="--topology",
         metavar="TOPOLOGY",
     )

@@ -122,6 +122,8 @@ if TYPE_CHECKING:
     from treadle.lowering.set_folder import SavedSet as SavedSet
     from treadle.lowering.set_folder import is_set_folder as is_set_folder
     from treadle.lowering.set_folder import save_set as save_set
+    from treadle.machines.achievable import Achievable as Achievable
+    from treadle.machines.achievable import achievable as achievable
     from treadle.machines.libraries import library_model as library_model
     from treadle.machines.nccl import ChannelGraph as ChannelGraph
     from treadle.machines.nccl import LibraryModel as LibraryModel

@@ -39,7 +39,8 @@ if TYPE_CHECKING:
 Shown = tuple[str, "ComparisonRow"]
 """A schedule by its name."""
 Line = list[Shown]
-Lines = dict[tuple[str, ...], Line]
+Lines = dict[tuple[tuple[str, ...], str], Line]
+"""Of equal schedules by their cells; by name, too, where a line is to stay apart."""
 
 IN_NETWORK = "nvls (in-network)"
 _IN_TURN = "step by\nstep"
@@ -81,9 +82,11 @@ def compare_rows(
     has_steps = any(one is not None and one.pipelined_algbw not in (None, one.algbw) for one in reports)
     for name, one in shown:
         cells = _speed_cells(result, name, one, sizes, rates, has_steps=has_steps)
-        lines.setdefault(cells, []).append((name, one))
+        # what a library runs is to be found at a glance
+        own = name if one.always_shown and one.is_peer else ""
+        lines.setdefault((cells, own), []).append((name, one))
     hidden = [] if shows_all else _less_good(lines.values(), shown)
-    best = {cells: line for cells, line in lines.items() if line not in hidden}
+    best = {key: line for key, line in lines.items() if line not in hidden}
     yield from (_table(result, best, sizes, rates, named), row(None, ""))
     if len(result.sizes) > _WIDE:
         yield from _time_tables(result, shown, named, shows_all=shows_all)
@@ -145,13 +148,13 @@ def _table(
 ) -> Table:
     """The table; names of equal schedules that have no room are added to `named`."""
     alltoall = result.collective.kind is CollectiveKind.ALLTOALL
-    has_steps = len(next(iter(lines), ())) > 2 + 2 * len(sizes)
+    has_steps = any(len(cells) > 2 + 2 * len(sizes) for cells, _ in lines)
     headings = ["\nalgorithm", f"busbw\n{rates.column}", "\n% opt", *[_IN_TURN] * has_steps]
     for size in sizes:
         headings += [f"{format_size(size)}\nus", f"{format_size(size)}\n% bound"]
     headings += ["\nsteps"] if alltoall else ["\ntrees", "\nheight"]
     cells = []
-    for values, line in lines.items():
+    for (values, _), line in lines.items():
         title = _title([name for name, _ in line], named)
         cells.append([title, *values, *_shape_cells(line, alltoall=alltoall)])
     return Table(headings, cells, 1, [one for one in ("\ntrees", _IN_TURN) if one in headings])

@@ -313,6 +313,10 @@ def diagnosis_rows(found: Diagnosis, rates: Rates = AS_THEY_COME) -> Rows:
         first = log.warnings[0]
         many = counted(log.n_warnings, "warning")
         yield row("warnings", f"{many} of NCCL; the first, line {first.number}: {first.text}")
+    yield from (row("verdict", _verdict_text(one, rates)) for one in found.judgements)
+    if not found.judgements:
+        reason = found.missing or (found.unjudged[0][1] if found.unjudged else "nothing was measured")
+        yield row("verdict", f"cannot say: {reason}")
     yield facts(
         judgements=[_judged_values(one) for one in found.judgements],
         unjudged=[{"line": table.rows[0].line.number, "reason": reason} for table, reason in found.unjudged],
@@ -337,6 +341,74 @@ def _figure(gb_per_s: float, rates: Rates) -> str:
     return rates(Fraction(round(gb_per_s * 100)) * 10**7)
 
 
+def _curve_text(one: JudgedTable) -> str | None:
+    """Return where the time has its floor and the value levels off, and what the library runs."""
+    curve = one.curve
+    if curve is None:
+        return None
+    model = "" if curve.model_floor_us is None else f" (NCCL's model {curve.model_floor_us:.1f} us)"
+    sizes = [format_size(size) for size in (curve.floor_size, curve.half_size, curve.plateau_size)]
+    text = (
+        f"at least {curve.floor_us:.1f} us{model}, up to {sizes[0]}; half of the peak from {sizes[1]}, 90% "
+    )
+    text += f"from {sizes[2]}"
+    if curve.choices:
+        (_, first), *later = curve.choices
+        parts = [first, *(f"{name} from {format_size(size)}" for size, name in later)]
+        text += f"\n{'the log' if curve.is_stated else 'the model'}: {', '.join(parts)}"
+    return text
+
+
+def _verdict_text(one: JudgedTable, rates: Rates) -> str:
+    """Return the outcome, what it compares, and the faults that would give the value."""
+    verdict, peak = one.verdict, one.peak
+    value = f"{one.collective} {_figure(peak.busbw, rates)} at {format_size(peak.size)}"
+    share = "" if verdict.share is None else f"{verdict.share:.0%} of "
+    texts = [f"{verdict.outcome}: {value}: {share}{verdict.reason}"]
+    if verdict.expected is not None:
+        texts[0] += f"; healthy from {_figure(verdict.expected.low, rates)} on"
+    optimum, summed = one.yardstick("optimum"), one.yardstick("in-network")
+    if optimum is not None and (optimum.share <= 1 or summed is None):
+        texts[0] += f"; {optimum.share:.0%} of the optimum"
+    elif summed is not None:
+        texts[0] += f"; {summed.share:.0%} of the optimum with in-network reduction"
+    for each in verdict.explanations:
+        reach = "" if each.busbw is None else f" ({_figure(each.busbw, rates)})"
+        texts.append(f"{'matches' if each.busbw else 'could be'} {each.text}{reach}; check {each.check}")
+    return "\n".join(texts)
+
+
+def _verdict_values(one: JudgedTable) -> dict[str, object]:
+    verdict, limit = one.verdict, one.with_nvls
+    values = {"verdict": verdict.outcome, "reason": verdict.reason, **given(share=verdict.share)}
+    if verdict.expected is not None:
+        names = ("low", "value", "high")
+        values["expected"] = {
+            "kind": verdict.expected.kind,
+            "source": verdict.expected.source,
+            **{f"{name}_busbw_bytes_per_s": getattr(verdict.expected, name) * 1e9 for name in names},
+        }
+    values["explanations"] = [
+        {
+            **fields_of(each, "name", "text", "check"),
+            **given(busbw_bytes_per_s=each.busbw and each.busbw * 1e9),
+        }
+        for each in verdict.explanations
+    ]
+    curve = one.curve
+    if curve is not None:
+        values["curve"] = {
+            "floor_s": curve.floor_us / 1e6,
+            **given(model_floor_s=curve.model_floor_us and curve.model_floor_us / 1e6),
+            "floor_size_bytes": curve.floor_size,
+            "half_size_bytes": curve.half_size,
+            "plateau_size_bytes": curve.plateau_size,
+            "choices": [{"size_bytes": size, "choice": name} for size, name in curve.choices],
+            "choices_from_log": curve.is_stated,
+        }
+    return {**values, **given(nvls_busbw_bytes_per_s=None if limit is None else float(limit.busbw))}
+
+
 def _line_values(line: LogLine) -> dict[str, object]:
     return {"line": line.number, "text": line.text}
 
@@ -352,9 +424,18 @@ def _judged_rows(found: Diagnosis, one: JudgedTable, rates: Rates) -> Iterator[R
     yield row("measured", f"{values} at {format_size(peak.size)}, the peak (line {peak.line.number})")
     for yardstick in one.yardsticks:
         yield row(yardstick.name, _limit_text(one, yardstick, rates))
+    reach = one.verdict.expected
+    if reach is not None:
+        text = f"{_figure(reach.value, rates):>12} {peak.busbw / reach.value:>5.0%}  of {reach.source}"
+        yield row(reach.kind, text)
+        yield row("assumed", f"the library's graph: {reach.graph}" if reach.graph else None)
+    if one.with_nvls is not None:
+        text = f"with NVLink SHARP, NCCL's default, the optimum is {rates(one.with_nvls.busbw)}"
+        yield row("note", text)
     if one.above:
         line = nvls_line(found.log)
         yield row("note", one.above + ("" if line is None else f"\nline {line.number}: {line.text}"))
+    yield row("curve", _curve_text(one))
     texts: dict[str, str] = {}  # once where several limits have the same bottleneck
     for yardstick in one.yardsticks:
         limit = yardstick.limit
@@ -396,6 +477,7 @@ def _judged_values(found: JudgedTable) -> dict[str, object]:
         **given(average_busbw_bytes_per_s=None if average is None else average * 1e9),
         "yardsticks": [_limit_values(found.topology, one) for one in found.yardsticks],
         "healthy": not found.is_low,
+        **_verdict_values(found),
         **({"above": found.above} if found.above else {}),
     }
 

@@ -33,6 +33,7 @@ from treadle.units import format_size
 
 if TYPE_CHECKING:
     from treadle.schedulers.alone_rates import AloneRate
+    from treadle.schedulers.expectations import Expectations
     from treadle.schedulers.shared_rates import SharedRates
     from treadle.schedulers.third_party.placed_schedules import PlacedSchedule
     from treadle.schedules.plan import Plan
@@ -492,38 +493,50 @@ def note_rows(notes: Iterable[str]) -> Iterator[Row]:
 def expectation_rows(
     topology: Topology, collective: Collective, rates: Rates, *, nvls: bool = True
 ) -> Iterator[Row]:
-    """The library's choice at 1 GB, and the optimum with NVLink SHARP where NCCL uses it."""
+    """What real machines achieve at 1 GB, the library's choice, and the optimum with NVLink SHARP."""
     # here, as bounds of fabrics without a machine need none of it
     from treadle.schedulers.expectations import LARGE_BYTES, Expectations, expectations_of
 
     found = expectations_of(topology, collective)
-    if not isinstance(found, Expectations) or found.model is None:
+    if not isinstance(found, Expectations):
         return
-    (pick,) = found.picks
-    reached = Fraction(LARGE_BYTES) / Fraction(pick.time_s)
-    at = f"{rates.both(reached, collective)} at {format_size(LARGE_BYTES)}"
+    at, large = f"at {format_size(LARGE_BYTES)}", Fraction(LARGE_BYTES)
     if found.in_network is not None and nvls:
         best = found.in_network.algbw
         text = f"{rates.both(best, collective)} with NVLink SHARP, which NCCL uses by default"
         yield Row("optimum", text, both_values(best, collective, "nvls_optimal_"))
-    yield row(found.model.name, f"{pick}: {at}; predicted by {found.model}")
-    yield library_values(found)
+    for one in found.achievable:
+        reached = rates.both(large / Fraction(one.time_s), collective)
+        span = f"{_plain(rates, large, one.high_s)} to {rates(large / Fraction(one.low_s))} algbw"
+        yield row("achievable", f"{reached} {at}; 90% within {span}\n{one.source}")
+    if found.model is not None:
+        (pick,) = found.picks
+        reached = rates.both(large / Fraction(pick.time_s), collective)
+        yield row(found.model.name, f"{pick}: {reached} {at}; predicted by {found.model}")
+    yield _expectation_values(found)
 
 
-def library_values(found: object) -> Row:
-    """The library's version, assumed channels and picks, for JSON."""
-    from treadle.schedulers.expectations import Expectations
+def _plain(rates: Rates, size: Fraction, time_s: float) -> str:
+    """A throughput without its unit."""
+    return rates(size / Fraction(time_s)).split()[0]
 
-    assert isinstance(found, Expectations)
-    assert found.model is not None
-    picks = [
-        {"size_bytes": size, **fields_of(pick, "algorithm", "protocol", "channels", "time_s")}
-        for size, pick in zip(found.sizes, found.picks, strict=True)
-    ]
-    model = found.model
-    return facts(
-        library={"name": model.name, "version": model.version, "graph": str(model.graph), "picks": picks}
-    )
+
+def _expectation_values(found: Expectations) -> Row:
+    """What is achievable, and the library's version, assumed channels and picks, for JSON."""
+    values: dict[str, object] = {}
+    if found.achievable:
+        values["achievable"] = [
+            fields_of(one, "size_bytes", "time_s", "low_s", "high_s", "source", "error")
+            for one in found.achievable
+        ]
+    if found.model is not None:
+        picks = [
+            {"size_bytes": size, **fields_of(pick, "algorithm", "protocol", "channels", "time_s")}
+            for size, pick in zip(found.sizes, found.picks, strict=True)
+        ]
+        stated = {**fields_of(found.model, "name", "version"), "graph": str(found.model.graph)}
+        values["library"] = {**stated, "picks": picks}
+    return facts(values)
 
 
 def library_rows(
@@ -532,21 +545,31 @@ def library_rows(
     sizes: Sequence[int],
     simulated: Callable[[str, int], float | None] | None = None,
 ) -> Iterator[Row | Table]:
-    """The library's choice at each size; with `simulated` Treadle's times of its schedules, in seconds."""
+    """What is achievable and the library's choice at each size; `simulated`: seconds of its schedules."""
     from treadle.schedulers.expectations import Expectations, expectations_of
 
     found = expectations_of(topology, collective, sizes)
-    if not isinstance(found, Expectations) or found.model is None:
+    if not isinstance(found, Expectations) or not (found.achievable or found.picks):
         return
-    name = found.model.name.upper()
-    cells = []
-    for size, pick in zip(sizes, found.picks, strict=True):
-        own = None if simulated is None else simulated(pick.algorithm, size)
-        more = [] if simulated is None else ["-" if own is None else microseconds(own)]
-        cells.append([format_size(size), str(pick), microseconds(pick.time_s), *more])
-    headings = ["size", f"{name} picks", f"{name}'s model (us)", "simulated (us)"]
-    yield from framed(Table(headings[: 3 if simulated is None else 4], cells, 2))
-    yield row(found.model.name, f"choice and time predicted by {found.model}")
-    if simulated is not None:
-        yield row("simulated", f"Treadle's simulation of the schedule that {name} picks")
-    yield library_values(found)
+    columns: list[list[str]] = [["size", *map(format_size, sizes)]]
+    if found.achievable:
+        reached = [(one.time_s, one.low_s, one.high_s) for one in found.achievable]
+        texts = ["{} ({} to {})".format(*map(microseconds, times)) for times in reached]
+        columns.append(["achievable (us)", *texts])
+    if found.model is not None:
+        name = found.model.name.upper()
+        columns.append([f"{name} picks", *map(str, found.picks)])
+        columns.append([f"{name}'s model (us)", *(microseconds(pick.time_s) for pick in found.picks)])
+        if simulated is not None:
+            own = [simulated(pick.algorithm, size) for size, pick in zip(sizes, found.picks, strict=True)]
+            columns.append(["simulated (us)", *("-" if one is None else microseconds(one) for one in own)])
+    headings, *cells = zip(*columns, strict=True)
+    yield from framed(Table(headings, cells, 1))
+    if found.achievable:
+        sources = "\n".join(dict.fromkeys(one.source for one in found.achievable))
+        yield row("achievable", f"fitted on measurements, with the band of 90%: {sources}")
+    if found.model is not None:
+        yield row(found.model.name, f"choice and time predicted by {found.model}")
+        if simulated is not None:
+            yield row("simulated", f"Treadle's simulation of the schedule that {name} picks")
+    yield _expectation_values(found)

@@ -151,11 +151,11 @@ def bound_result_rows(
         yield facts(bound_values(bound, topology, collective))
     else:
         yield from bound_rows(topology, collective, bound, rates, shared)
-        if not result.at_sizes:
-            yield from expectation_rows(topology, collective, rates)
     yield from note_rows(result.notes if shared is not None else ())
     if result.rate is not None:
         yield from rate_rows(result.rate, rates, is_alone=shared is None)
+    if not result.at_sizes:
+        yield from expectation_rows(topology, collective, rates)
     yield from _size_rows(result, rates)
     if mesh is not None and result.groups is None and result.rate is None:
         # axes over all ranks make one group, whose rate alone is that of all groups together

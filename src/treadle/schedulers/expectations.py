@@ -1,4 +1,4 @@
-"""What to expect of the machine behind a fabric: its library's choices, and the optimum with NVLink SHARP."""
+"""Expectations of the machine behind a fabric: its library's choices, the optimum with NVLink SHARP."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import numpy as np
 from treadle.brief import brief
 from treadle.context import TimeLimitError
 from treadle.inputs.problem import Problem
-from treadle.machines.libraries import library_of
+from treadle.machines.achievable import Achievable
+from treadle.machines.libraries import achievable_time, library_of
 from treadle.machines.nccl import LibraryModel, LibraryPick
 from treadle.machines.system import System, system_of_groups
 from treadle.refusal import Refusal
@@ -28,7 +29,7 @@ _MOST_SUMMING = 128
 @brief("model", "picks")
 @dataclass(frozen=True)
 class Expectations:
-    """What the machine behind a fabric can be expected to do.
+    """Expectations of the machine behind a fabric.
 
     Parameters
     ----------
@@ -38,6 +39,8 @@ class Expectations:
         Of the fabric's library; None for an all-to-all, which libraries send point to point.
     picks : tuple of LibraryPick
         What it runs at each size, by its own model.
+    achievable : tuple of Achievable
+        What is achieved at each size, by measured rows; empty where these say nothing.
     in_network : Bound, optional
         The optimum of an allreduce with NVLink SHARP, where the fabric's NVSwitches have it and it does not
         say so.
@@ -56,6 +59,7 @@ class Expectations:
     sizes: tuple[int, ...]
     model: LibraryModel | None
     picks: tuple[LibraryPick, ...]
+    achievable: tuple[Achievable, ...] = ()
     in_network: Bound | None = None
 
 
@@ -101,7 +105,7 @@ def system_of_group(topology: Topology, collective: Collective) -> System | Refu
 def expectations_of(
     topology: Topology, collective: Collective, sizes: Sequence[int] = (LARGE_BYTES,)
 ) -> Expectations | Refusal:
-    """Return what the machine behind a fabric can be expected to do.
+    """Return the expectations of the machine behind a fabric.
 
     Parameters
     ----------
@@ -129,4 +133,7 @@ def expectations_of(
             in_network = find_bound(twin)
         except TimeLimitError:
             in_network = None
-    return Expectations(tuple(sizes), model, tuple(picks), in_network)
+    reached = [achievable_time(system, collective.kind, size) for size in sizes]
+    achieved = tuple(one for one in reached if isinstance(one, Achievable))
+    achieved = achieved if len(achieved) == len(sizes) else ()
+    return Expectations(tuple(sizes), model, tuple(picks), achieved, in_network)

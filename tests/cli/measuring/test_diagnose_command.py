@@ -75,7 +75,7 @@ def test_json_has_all_of_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
 
 
 def test_without_a_fabric_the_rest_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    lines = [line for line in whole() if "System" not in line]
+    lines = [line.replace("NVIDIA A100", "some GPU") for line in whole() if "System" not in line]
     path = written(tmp_path, lines)
     assert main(["diagnose", path]) == 2
     out, err = capsys.readouterr()

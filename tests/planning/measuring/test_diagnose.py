@@ -383,7 +383,7 @@ def test_cards_left_out_of_a_tree(tmp_path: Path) -> None:
     ],
 )
 def test_without_a_fabric_the_option_is_named(tmp_path: Path, lines: list[str], word: str) -> None:
-    log = [*ranks(2, 8), *lines, *table(ALLREDUCE, 16, curve(86))]
+    log = [*ranks(2, 8, "some GPU"), *lines, *table(ALLREDUCE, 16, curve(86))]
     found = examined(tmp_path, log)
     assert word in found.missing
     assert "--topology" in found.missing

@@ -403,10 +403,7 @@ def size_curves(
             {"name": name, "seconds": _seconds(found), "slices": [row.slices for row in found]}
             for name, found in zip(names, series, strict=True)
         ]
-        + [
-            {"name": name, "seconds": [_rounded(one) for one in seconds]}
-            for name, seconds in _reference_curves(plan, sizes, progress=progress)
-        ],
+        + list(_reference_curves(plan, sizes, progress=progress)),
         "bound": bounds,
         "note": _note(f"{costs}, {first.sharing.value} links", bounds),
     }
@@ -417,22 +414,29 @@ _BASELINES = ("ring", "double-binary-tree")
 
 def _reference_curves(
     plan: Plan, sizes: Sequence[int], *, progress: Progress | None
-) -> Iterator[tuple[str, list[float]]]:
-    """Yield names and seconds: the library's choice, and the better of rings and double binary trees."""
+) -> Iterator[dict[str, object]]:
+    """Yield what is achievable with its band, the library's choice, and the better of rings and trees."""
     found = expectations_of(plan.topology, plan.collective, sizes)
-    if isinstance(found, Expectations) and found.picks:
-        yield f"predicted by {found.model}", [pick.time_s for pick in found.picks]
+    if isinstance(found, Expectations):
+        if found.achievable:
+            columns = zip(*((one.time_s, one.low_s, one.high_s) for one in found.achievable), strict=True)
+            seconds, low, high = ([_rounded(time) for time in column] for column in columns)
+            yield {"name": "achievable, with its band of 90%", "seconds": seconds, "low": low, "high": high}
+        if found.picks:
+            seconds = [_rounded(pick.time_s) for pick in found.picks]
+            yield {"name": f"predicted by {found.model}", "seconds": seconds}
     times = []
     for name in _BASELINES:
         if plan.algorithm == name:
             return
         try:
             baseline = solve_problem(Problem(plan.topology, plan.collective), name).plan
-            times.append([float(row.time) for row in simulate_plan(baseline, sizes, progress=progress).rows])
+            times.append(_seconds(simulate_plan(baseline, sizes, progress=progress).rows))
         except TreadleError:  # it does not serve the collective, or is too large to simulate
             continue
     if times:
-        yield "best baseline (ring or tree), simulated", [min(column) for column in zip(*times, strict=True)]
+        best = [min(column) for column in zip(*times, strict=True)]
+        yield {"name": "best baseline (ring or tree), simulated", "seconds": best}
 
 
 def _note(model: str, bounds: list[float] | None) -> str:

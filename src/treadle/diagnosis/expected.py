@@ -1,0 +1,184 @@
+"""The busbw that a healthy system reaches, by measured rows of its kind or by NCCL's own model.
+
+NCCL's model meets public peaks to 10%, but leaves out that pipelines fill: with few bytes per rank measured
+values are far lower, so the band widens as a rank's part shrinks.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from treadle.brief import brief
+from treadle.diagnosis.library_reports import PER_RANK
+from treadle.diagnosis.log import Log
+from treadle.diagnosis.log_figures import nvls_line
+from treadle.machines.libraries import rccl_model
+from treadle.machines.nccl import LibraryModel, nccl_model
+from treadle.machines.system import Generation, System
+from treadle.refusal import Refusal
+from treadle.schedules.collective import CollectiveKind, busbw_factor
+
+_LEAST_SHARES = (
+    *((2**10, 0.2), (2**16, 0.3), (2**20, 0.45), (2**22, 0.55)),
+    *((2**24, 0.7), (2**26, 0.82), (2**28, 0.85)),
+)
+"""Bytes per rank, and least share of NCCL's model that healthy systems of public threads reach there."""
+_MOST_OF_A_HOST = 16
+_LEAST_OF_RACKS = 0.92
+"""Factor where NVLink joins hosts: NCCL's model is 8 to 19% above what such racks reach."""
+_LEAST_OVER_PCIE = 0.4
+"""Share over PCIe: where GPUs sit and what CPUs carry is not known."""
+_LEAST_WITHOUT_P2P = 0.3
+_SLOTS = {
+    Generation.VOLTA: 12.5,
+    Generation.AMPERE: 25,
+    Generation.MI200: 25,
+    Generation.HOPPER: 50,
+    Generation.BLACKWELL: 50,
+    Generation.MI300: 50,
+}
+"""GB/s that 16 lanes of PCIe carry between a GPU and its NICs."""
+_PROTOCOL_SHARE = 0.97
+"""Share of a NIC's rate that is left for data: 48.5 of 50 GB/s."""
+
+
+@brief("value", "low", "high", "source")
+@dataclass(frozen=True)
+class Expected:
+    """A busbw that a system should reach at a size, GB/s.
+
+    Parameters
+    ----------
+    low, value, high : float
+        The band of healthy systems and its middle.
+    source : str
+        Whose model, or which measured rows, and what is run.
+    kind : str
+        ``predicted`` or ``achievable``.
+    algorithm : str
+        What the library runs; "" if that is not known.
+    graph : str
+        Channels that the model assumes.
+    """
+
+    low: float
+    value: float
+    high: float
+    source: str
+    kind: str = "predicted"
+    algorithm: str = ""
+    graph: str = ""
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """Version, settings and choices of the library that a log states.
+
+    `algorithms` are those allowed (all if empty); `table` and `picks` come from the library itself;
+    `ruled_out` are explanations that lines contradict.
+    """
+
+    nvls: bool = True
+    has_p2p: bool = True
+    algorithms: tuple[str, ...] = ()
+    table: Mapping[tuple[CollectiveKind, str, str], tuple[float, float]] | None = None
+    picks: Mapping[tuple[CollectiveKind, int], tuple[str, str, int]] | None = None
+    ruled_out: tuple[str, ...] = ()
+
+
+def conditions(log: Log, n_ranks: int, *, has_p2p: bool = True) -> Conditions:
+    """Return what a log says of version, settings, tuner table and picks."""
+    version = re.match(r"\d+\.\d+", log.version)
+    nvls, algorithms = log.setting("NCCL_NVLS_ENABLE"), log.setting("NCCL_ALGO")
+    names = () if algorithms is None else tuple(algorithms.value.casefold().replace("_", "").split(","))
+    picks = {
+        (one.kind, one.size * (n_ranks if one.kind in PER_RANK else 1)): (
+            one.algorithm,
+            one.protocol,
+            one.channels,
+        )
+        for one in log.picks
+    }
+    is_direct = log.rdma(direct=True) is not None
+    contradicted = {
+        "no-gdr": is_direct and log.rdma(direct=False) is None,
+        "tcp": is_direct or log.rdma(direct=False) is not None,
+        "no-p2p": log.transport("P2P") is not None and log.transport("SHM") is None,
+        "no-nvls": nvls_line(log) is not None,
+    }
+    return Conditions(
+        nvls=(nvls is None or nvls.value != "0")
+        and (not version or tuple(map(int, version[0].split("."))) >= (2, 17)),
+        has_p2p=has_p2p,
+        algorithms=() if any(name.startswith("^") for name in names) else names,
+        table=log.tuner,
+        picks=picks,
+        ruled_out=tuple(name for name, is_so in contradicted.items() if is_so),
+    )
+
+
+def library(system: System, given: Conditions) -> LibraryModel:
+    """Return the model of the library under conditions."""
+    # one version for all: 2.28 mended the bandwidth of NVLink SHARP, which older models overstate
+    model = rccl_model(system) if system.generation.is_amd else nccl_model(system)
+    nvls = model.nvls if given.nvls else None
+    return replace(model, nvls=nvls, table=given.table or {}, picks=given.picks or {})
+
+
+def choice(
+    system: System, kind: CollectiveKind, size: int, given: Conditions
+) -> tuple[tuple[str, str], float, LibraryModel] | Refusal:
+    """Return algorithm and protocol that the library runs, the seconds that it predicts, its model."""
+    if kind is CollectiveKind.ALLTOALL:
+        return Refusal("libraries have no model of an all-to-all")
+    if system.boxes > 1 and not system.nics:
+        return Refusal("no NICs join the boxes")
+    model = library(system, given)
+    allowed = given.algorithms
+    times = {cell: time for cell, time in model.times(kind, size) if not allowed or cell[0] in allowed}
+    if not times:
+        return Refusal(f"NCCL_ALGO={','.join(allowed)} leaves nothing to run")
+    stated = model.picks.get((kind, size), ("", "", 0))[:2]
+    cell = stated if stated in times else min(times, key=lambda one: times[one])
+    return cell, times[cell], model
+
+
+def expected(system: System, kind: CollectiveKind, size: int, given: Conditions) -> Expected | Refusal:
+    """Return the busbw that a system should reach at a size.
+
+    Parameters
+    ----------
+    system : System
+    kind : CollectiveKind
+    size : int
+        As nccl-tests counts, bytes.
+    given : Conditions
+    """
+    n, boxes = system.boxes * system.gpus_per_box, system.boxes
+    nics = min(system.nics * system.nic_bytes_per_s / 1e9, system.gpus_per_box * _SLOTS[system.generation])
+    chosen = choice(system, kind, size, given)
+    if kind is CollectiveKind.ALLTOALL and boxes > 1:
+        value = nics / system.gpus_per_box * boxes / (boxes - 1) * _PROTOCOL_SHARE
+        algorithm, graph, source = "", "", "each GPU's share of the NICs"
+    elif isinstance(chosen, Refusal):
+        return chosen
+    else:
+        cell, time_s, model = chosen
+        algorithm, factor = cell[0], float(busbw_factor(kind, n))
+        value = size / time_s / 1e9 * factor
+        if boxes > 1:  # trees across two boxes pass each NIC once in and once out
+            is_halved = kind is CollectiveKind.ALLREDUCE and boxes == 2 and algorithm != "ring"
+            value = min(value, nics * _PROTOCOL_SHARE * (factor if is_halved else 1))
+        graph = str(model.nvls if algorithm.startswith("nvls") else model.graph)
+        source = f"{model.name.upper()} {model.version}'s model: {'/'.join(cell)}"
+    per_rank, shares = zip(*_LEAST_SHARES, strict=True)
+    share = float(np.interp(math.log(size / n), np.log(per_rank), shares))
+    share *= _LEAST_OF_RACKS if system.gpus_per_box > _MOST_OF_A_HOST else 1
+    if not system.has_fast_links and system.gpus_per_box > 1:
+        share = min(share, _LEAST_OVER_PCIE if given.has_p2p else _LEAST_WITHOUT_P2P)
+    return Expected(value * share, value, value * 1.15, source, algorithm=algorithm, graph=graph)
