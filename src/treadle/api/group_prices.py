@@ -1,4 +1,4 @@
-"""Prices of collectives in a group of ranks, by the best kind of figure there is."""
+"""Prices of collectives in a group of ranks, by the best kind there is."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ NVIDIA/nccl-tests#309 (H100, one to four boxes), NVIDIA/nccl#1807 (B200), corewe
 
 
 class PriceKind(StrEnum):
-    """Kinds of figures that a price can be, the best first.
+    """Kinds of prices, the best first.
 
     Examples
     --------
@@ -53,7 +53,7 @@ class PriceKind(StrEnum):
 
 @dataclass(frozen=True)
 class PricedGroup:
-    """Groups over axes of a mesh on a fabric, and a collective that runs in all of them at once.
+    """Groups over axes of a mesh on a fabric, and a collective that is concurrent in all of them.
 
     Parameters
     ----------
@@ -76,11 +76,6 @@ class PricedGroup:
     axes: tuple[str, ...]
     collective: CollectiveKind
     is_alone: bool = False
-
-    @property
-    def costs(self) -> GroupCosts:
-        """Rates and simulated times, cached."""
-        return _costs(self.topology, self.mesh)
 
 
 @brief("kind", "time_s", "low_s", "high_s", "source")
@@ -117,11 +112,11 @@ class Price:
 
     @property
     def optimum(self) -> Fraction:
-        """Highest algbw that a schedule has on nominal links, all groups at once; cached once computed."""
-        return self.group.costs.cost(self.group.collective, self.group.axes).algbw
+        """Highest algbw that a schedule has on nominal links, all groups concurrent; cached."""
+        return _costs(self.group).cost(self.group.collective, self.group.axes).algbw
 
 
-Figure = Callable[[int], tuple[float, float | None, float | None, str]]
+TimeOf = Callable[[int], tuple[float, float | None, float | None, str]]
 """Time, band and source of a size in bytes."""
 Pricer = Callable[[int | str], Price]
 
@@ -154,18 +149,18 @@ def _pricer(
     group, groups = _grouped(topology, text, collective)
     system = system_of_groups(topology, groups)
     for kind in PriceKind if chosen is None else (chosen,):
-        found = _figure(kind, system, group)
+        found = _time_of(kind, system, group)
         if not isinstance(found, Refusal):
             break
     else:
         raise ScheduleError(f"{chosen}: no price of {collective} on {topology.name}: {found}")
-    figure = found
+    time_of = found
 
     def price(size: int | str) -> Price:
         n_bytes = size if type(size) is int else as_size(size, "price: size")
         if n_bytes is None or n_bytes < 1:
             raise ScheduleError(f"price: size {size}, expected at least 1 byte")
-        time_s, low_s, high_s, source = figure(n_bytes)
+        time_s, low_s, high_s, source = time_of(n_bytes)
         return Price(time_s, low_s, high_s, kind, source, n_bytes, group)
 
     return price
@@ -213,15 +208,18 @@ def mesh_around(ranks: Sequence[int], n_ranks: int) -> tuple[Mesh, tuple[str, ..
     return None if mesh is None or tuple(ranks) not in mesh.groups(axes) else (mesh, axes)
 
 
-def _figure(kind: PriceKind, system: System | Refusal, group: PricedGroup) -> Figure | Refusal:
-    """Return times by size of one kind, or why there are none."""
+def _time_of(kind: PriceKind, system: System | Refusal, group: PricedGroup) -> TimeOf | Refusal:
+    """Return the function that gives times of this kind, or why none exists."""
     collective, axes, others = group.collective, group.axes, ", other ranks idle" if group.is_alone else ""
     if kind is PriceKind.SIMULATED:
-        costs, model = group.costs, group.costs.messages.model
-        source = f"plan of solve, cost model {'' if model is None else model.name}{others}"
+        model = None  # the fabric's default
+        if isinstance(system, System) and system.has_fast_links and not system.generation.is_amd:
+            model = f"nccl-{system.generation}{'-boxes' if system.boxes > 1 else ''}"
+        costs = _costs(group, model)
+        source = f"plan of solve, cost model {costs.messages.model and costs.messages.model.name}{others}"
         return lambda size: (costs.time_s(collective, axes, size), None, None, source)
     if kind is PriceKind.BOUND:
-        cost = group.costs.cost(collective, axes)
+        cost = _costs(group).cost(collective, axes)
         source = f"{'optimum' if cost.is_exact else 'upper bound'} of nominal links, no latency{others}"
         algbw = float(cost.algbw)
         return lambda size: (size / algbw, None, None, source)
@@ -234,18 +232,18 @@ def _figure(kind: PriceKind, system: System | Refusal, group: PricedGroup) -> Fi
     library = library_of(system).tabulated(collective)
     name, is_amd, (low, high) = str(library), system.generation.is_amd, NCCL_BAND
 
-    def figure(size: int) -> tuple[float, float | None, float | None, str]:
+    def time_of(size: int) -> tuple[float, float | None, float | None, str]:
         pick = library.pick(collective, size)
         if is_amd:
             return pick.time_s, None, None, f"{name}: {pick}; one public time differs by 1%"
         source = f"{name}: {pick}; public times were {low} to {high} times those of NCCL's model"
         return pick.time_s, low * pick.time_s, high * pick.time_s, source
 
-    return figure
+    return time_of
 
 
 @lru_cache(maxsize=256)
-def _costs(topology: Topology, mesh: Mesh) -> GroupCosts:
+def _costs(group: PricedGroup, cost_model: str | None = None) -> GroupCosts:
     from treadle.api.group_costs import group_costs  # the solvers, which few prices need
 
-    return group_costs(topology, mesh)
+    return group_costs(group.topology, group.mesh, cost_model=cost_model)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 _MOST_KNOWN = 4096
 _KNOWN: dict[tuple[object, ...], Pricer] = {}
-"""By fabric, group, collective and kind."""
+"""Keys: fabric, group, collective and kind."""
 
 
 def price(
@@ -23,7 +23,7 @@ def price(
     *,
     kind: PriceKind | str | None = None,
 ) -> Price:
-    """Return the time of a collective in a group of ranks, with groups like it on all other ranks at once.
+    """Return the time of a collective in a group of ranks, concurrent with groups like it on all other ranks.
 
     Parameters
     ----------
@@ -40,12 +40,12 @@ def price(
     Raises
     ------
     TreadleError
-        If an argument is malformed, or there is no price of this kind.
+        If an argument is malformed, or no price of this kind exists.
 
     Notes
     -----
-    The first price of a group takes milliseconds, of a simulated plan seconds. Ranks that are no group of a
-    mesh are priced while the others idle.
+    The first price of a group takes milliseconds, of a simulated plan seconds. Ranks that do not form a group
+    of a mesh are priced while the others idle.
 
     Examples
     --------

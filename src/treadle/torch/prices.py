@@ -44,7 +44,7 @@ def inductor_estimator(
     -------
     callable
         Of a node and, optionally, bytes of its inputs and outputs in the place of its own (0: latency alone).
-        None for all that is no collective: PyTorch then estimates by itself.
+        None for other nodes: PyTorch then estimates by itself.
 
     Examples
     --------

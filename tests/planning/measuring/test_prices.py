@@ -53,9 +53,10 @@ def test_ranks_as_groups_of_a_mesh() -> None:
     assert (levels.group.mesh.text, levels.group.axes) == ("1,2,4,2,1", ("1", "3"))
     same = treadle.price("dgx_h100:2", "2,4,2:0,2", "allreduce", "8MB")
     assert (levels.time_s, levels.optimum) == (same.time_s, same.optimum)
-    odd = treadle.price("dgx_h100:2", [0, 1, 9], "allgather", "8MB", kind="bound")
-    assert odd.source.endswith("other ranks idle")
-    assert odd.optimum == treadle.bound("dgx_h100:2", "allgather", ranks=[0, 1, 9]).algbw
+    for ranks in ([0, 1, 9], [0, 1, 2]):
+        odd = treadle.price("dgx_h100:2", ranks, "allgather", "8MB", kind="bound")
+        assert odd.source.endswith("other ranks idle")
+        assert odd.optimum == treadle.bound("dgx_h100:2", "allgather", ranks=ranks).algbw
 
 
 def test_fabric_of_a_file_is_read_again(tmp_path: Path) -> None:
