@@ -41,6 +41,8 @@ class GpuModel:
         Whether the driver lets GPUs reach each other's memory over PCIe.
     per_domain : int
         GPUs that NVSwitches join across hosts; 0: within a host only.
+    full_board : int
+        Fewer GPUs may be joined by some of their links only, on boards without NVSwitches.
     platform : callable, optional
         Catalogue function of boxes, GPUs of a box and `nic_bandwidth` that makes the fabric.
     """
@@ -53,6 +55,7 @@ class GpuModel:
     has_fast_links: bool = True
     has_p2p: bool = True
     per_domain: int = 0
+    full_board: int = 4
     platform: Callable[..., Topology] | None = None
 
 
@@ -66,7 +69,7 @@ GPU_MODELS = (
     GpuModel(r"H[12]00|\bH20\b|\bH20-", _HOPPER, 450, 50),
     GpuModel(r"A800.SXM", _AMPERE, 200, 25),
     GpuModel(r"A100.SXM", _AMPERE, 300, 25),
-    GpuModel(r"V100.SXM", Generation.VOLTA, 150, 12.5, 4),
+    GpuModel(r"V100.SXM", Generation.VOLTA, 150, 12.5, 4, full_board=8),
     GpuModel(r"MI3\d\d[AX]", Generation.MI300, 64, 50, platform=mi300x),
     GpuModel(r"MI2[15]0", Generation.MI200, 50, 25, platform=mi250),
     GpuModel(r"RTX 50|RTX PRO", Generation.BLACKWELL, 63, 50, 1, has_fast_links=False, has_p2p=False),
@@ -129,8 +132,11 @@ def fabric_of_devices(log: Log, options: ImportOptions) -> LogFabric | Refusal:
         names = sorted({rank.model or "unknown" for rank in log.ranks.values()})
         return Refusal(f"no usual fabric of {', '.join(names)[:80] or 'the ranks'} is known")
     hosts, gpus = len(per_host), next(iter(per_host.values()))
-    if model.per_domain and hosts * gpus <= model.per_domain:
-        hosts, gpus = 1, hosts * gpus
+    if model.per_domain and hosts > 1:
+        domains = max(1, hosts * gpus // model.per_domain)
+        if domains > 1 and hosts * gpus % model.per_domain:
+            return Refusal("how many hosts NVSwitches join is not known")
+        hosts, gpus = domains, hosts * gpus // domains
     given = options.nics or ""
     stated = int(given) if given.isdigit() else used_nics(log)
     nics = stated or min(model.nics or gpus, gpus)
@@ -149,12 +155,13 @@ def fabric_of_devices(log: Log, options: ImportOptions) -> LogFabric | Refusal:
         top = builder.switch("network")
         for box, ends in enumerate(boxes):
             for number in range(nics):
-                card = builder.switch(f"box{box}.nic{number}")
                 end = ends[number * len(ends) // nics]
-                builder.duplex(end, card, nic)
-                builder.duplex(card, top, nic)
+                if nics > len(ends):
+                    end, gpu = builder.switch(f"box{box}.nic{number}"), end
+                    builder.duplex(gpu, end, nic)
+                builder.duplex(end, top, nic)
         text += f"; {counted(nics, 'NIC')} of {format_bandwidth(nic)} a box; one switch between the boxes"
-    assumes_nics = hosts > 1 and not stated
+    assumes_nics = hosts > 1 and not (stated or options.nic_bandwidth)
     return LogFabric(builder.build(), assumed=(text,), is_usual=True, assumes_nics=assumes_nics)
 
 

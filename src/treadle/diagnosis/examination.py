@@ -168,7 +168,8 @@ class Examination:
         assumes = isinstance(self._fabric, LogFabric) and self._fabric.assumes_nics
         verdict = verdict_of(table, kind, system, given, assumes_nics=assumes)
         is_low = _is_low(yardsticks)
-        if verdict.outcome is Outcome.CANNOT_SAY and verdict.expected is None:
+        has_no_model = isinstance(system, Refusal) or kind is CollectiveKind.ALLTOALL
+        if has_no_model and verdict.outcome is Outcome.CANNOT_SAY and verdict.expected is None:
             what = "what rings reach" if first.name == RING else "the optimum"
             outcome = Outcome.SLOW if is_low else Outcome.NORMAL
             verdict = Verdict(outcome, f"{what}; {verdict.reason}", first.share)
@@ -186,16 +187,18 @@ class Examination:
 
     def _system(self, topology: Topology) -> tuple[System | Refusal, Conditions]:
         """Return the machine, of the listed GPUs' generation, and what the log says of the library."""
-        system, model, fabric = system_of(topology), model_of(self._log), self._fabric
+        system, model, fabric, full_board = system_of(topology), model_of(self._log), self._fabric, 0
         if (
             isinstance(fabric, LogFabric)
             and fabric.is_usual
             and model is not None
             and isinstance(system, System)
         ):
-            system = replace(system, generation=model.generation)
+            system = replace(system, generation=model.generation, has_fast_links=model.has_fast_links)
+            full_board = model.full_board
         has_p2p = model is None or model.has_p2p
-        return system, conditions(self._log, len(topology.compute_nodes), has_p2p=has_p2p)
+        given = conditions(self._log, len(topology.compute_nodes), has_p2p=has_p2p)
+        return system, replace(given, full_board=full_board)
 
     def _with_nvls(
         self,

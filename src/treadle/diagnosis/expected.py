@@ -47,6 +47,8 @@ _SLOTS = {
     Generation.MI300: 50,
 }
 """GB/s that 16 lanes of PCIe carry between a GPU and its NICs."""
+_LEAST_OF_MI200, _LEAST_OF_FEW, _LEAST_OF_ALLTOALL = 0.6, 0.25, 0.75
+"""Factors for models that are not checked: MI200, some GPUs of a board with direct links, all-to-all."""
 _PROTOCOL_SHARE = 0.97
 """Share of a NIC's rate that is left for data: 48.5 of 50 GB/s."""
 
@@ -84,7 +86,8 @@ class Conditions:
     """Version, settings and choices of the library that a log states.
 
     `algorithms` are those allowed (all if empty); `table` and `picks` come from the library itself;
-    `ruled_out` are explanations that lines contradict.
+    `ruled_out` are explanations that lines contradict. Fewer GPUs than `full_board` may be joined by some of
+    their NVLinks only.
     """
 
     nvls: bool = True
@@ -93,6 +96,7 @@ class Conditions:
     table: Mapping[tuple[CollectiveKind, str, str], tuple[float, float]] | None = None
     picks: Mapping[tuple[CollectiveKind, int], tuple[str, str, int]] | None = None
     ruled_out: tuple[str, ...] = ()
+    full_board: int = 0
 
 
 def conditions(log: Log, n_ranks: int, *, has_p2p: bool = True) -> Conditions:
@@ -140,8 +144,8 @@ def choice(
     """Return algorithm and protocol that the library runs, the seconds that it predicts, its model."""
     if kind is CollectiveKind.ALLTOALL:
         return Refusal("libraries have no model of an all-to-all")
-    if system.boxes > 1 and not system.nics:
-        return Refusal("no NICs join the boxes")
+    if system.boxes > 1 and (not system.nics or system.gpus_per_box > _MOST_OF_A_HOST):
+        return Refusal("racks joined by NICs have no model that was checked" if system.nics else "no NICs")
     model = library(system, given)
     allowed = given.algorithms
     times = {cell: time for cell, time in model.times(kind, size) if not allowed or cell[0] in allowed}
@@ -183,9 +187,17 @@ def expected(system: System, kind: CollectiveKind, size: int, given: Conditions)
     per_rank, shares = zip(*_LEAST_SHARES, strict=True)
     share = float(np.interp(math.log(size / n), np.log(per_rank), shares))
     share *= _LEAST_OF_RACKS if system.gpus_per_box > _MOST_OF_A_HOST else 1
+    share *= _LEAST_OF_MI200 if system.generation is Generation.MI200 else 1
+    share *= _LEAST_OF_ALLTOALL if kind is CollectiveKind.ALLTOALL else 1
+    if system.has_fast_links and 1 < system.gpus_per_box < given.full_board:
+        share *= _LEAST_OF_FEW
     if not system.has_fast_links and system.gpus_per_box > 1:
         share = min(share, _LEAST_OVER_PCIE if given.has_p2p else _LEAST_WITHOUT_P2P)
-    return Expected(value * share, value, value * 1.15, source, algorithm=algorithm, graph=graph)
+    low = value * share
+    if boxes == 2 and algorithm in ("tree", "nvlstree"):  # rings that fill the NICs are healthy, too
+        ring = expected(system, kind, size, replace(given, algorithms=("ring",), table=None, picks=None))
+        low = low if isinstance(ring, Refusal) else min(low, ring.low)
+    return Expected(low, value, value * 1.15, source, algorithm=algorithm, graph=graph)
 
 
 @contextmanager

@@ -182,10 +182,17 @@ def verdict_of(
         return Verdict(Outcome.NORMAL, *compared)
     explanations = tuple(_explanations(peak, kind, system, given, found))
     if assumes_nics:
-        for nics in (system.nics // 2, system.nics * 3 // 4):
-            fewer = expected(replace(system, nics=nics), kind, peak.size, given) if nics else Refusal("")
+        if not system.has_fast_links:
+            text = "the NICs of such boxes are not known; --nics and --nic-bandwidth say them"
+            return Verdict(Outcome.CANNOT_SAY, text, None, found, explanations)
+        for part in (0.5, 0.75):
+            slower = replace(system, nic_bytes_per_s=int(system.nic_bytes_per_s * part))
+            fewer = expected(slower, kind, peak.size, given)
             if not isinstance(fewer, Refusal) and fewer.low <= peak.busbw <= fewer.high:
-                text = f"normal with {counted(nics, 'NIC')} a box, slow with {system.nics}; --nics says it"
+                nics = f"{counted(int(system.nics * part), 'NIC')} a box"
+                if system.nics == 1:
+                    nics = f"a NIC of {format_bandwidth_in(slower.nic_bytes_per_s, 'Gbit/s')}"
+                text = f"normal with {nics}, slow with what is assumed; --nics and --nic-bandwidth say it"
                 return Verdict(Outcome.CANNOT_SAY, text, None, found, explanations)
     return Verdict(Outcome.SLOW, *compared, explanations)
 
