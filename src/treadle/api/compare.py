@@ -125,17 +125,12 @@ def compare(
                 bound = find_bound(problem, cards_forward=True)  # routes are compared as well
     with start(progress, time_limit_s):  # the bound's time does not count
         asked = _asked(problem, bound, at, model, measures=bool(at or beside))
-        chosen = named or fitting(problem, at_sizes=bool(at))
-        if algorithms is not None and not named:
-            chosen = []
+        chosen = fitting(problem, at_sizes=bool(at)) if algorithms is None else named
         rows = _rows(problem, [(one, _options(one, trim=trim, seed=seed)) for one in chosen], asked)
+        shown = [bool(named or one.origin) or one.comparing is Comparing.MACHINES for one in chosen]
         rows = [
-            replace(
-                row,
-                is_baseline=one.is_baseline,
-                always_shown=bool(named or one.origin) or one.comparing is Comparing.MACHINES,
-            )
-            for one, row in zip(chosen, rows, strict=True)
+            replace(row, is_baseline=one.is_baseline, always_shown=always)
+            for row, one, always in zip(rows, chosen, shown, strict=True)
         ]
         rows += [_brought_row(one, asked) for one in brought]
         rows.sort(key=lambda row: -(row.rate or Fraction(-1)))

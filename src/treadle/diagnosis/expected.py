@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
@@ -17,7 +19,9 @@ from treadle.brief import brief
 from treadle.diagnosis.library_reports import PER_RANK
 from treadle.diagnosis.log import Log
 from treadle.diagnosis.log_figures import nvls_line
-from treadle.machines.libraries import rccl_model
+from treadle.diagnosis.log_reader import read_log
+from treadle.errors import FormatError
+from treadle.machines.libraries import STATED, rccl_model
 from treadle.machines.nccl import LibraryModel, nccl_model
 from treadle.machines.system import Generation, System
 from treadle.refusal import Refusal
@@ -182,3 +186,44 @@ def expected(system: System, kind: CollectiveKind, size: int, given: Conditions)
     if not system.has_fast_links and system.gpus_per_box > 1:
         share = min(share, _LEAST_OVER_PCIE if given.has_p2p else _LEAST_WITHOUT_P2P)
     return Expected(value * share, value, value * 1.15, source, algorithm=algorithm, graph=graph)
+
+
+@contextmanager
+def library_log(log: str | Path | Log) -> Iterator[None]:
+    """Let library models have the version, tuner table and choices that a log of NCCL states.
+
+    Parameters
+    ----------
+    log : str, Path or Log
+        Written with ``NCCL_DEBUG=INFO`` and ``NCCL_DEBUG_SUBSYS=INIT,TUNING``.
+
+    Raises
+    ------
+    FormatError
+        If the log states neither.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> import treadle
+    >>> from treadle import planning
+    >>> text = "h:1:1 [0] NCCL INFO AllReduce: 67108864 Bytes -> Algo RING proto SIMPLE time 400.0"
+    >>> _ = Path("nccl.log").write_text(text)
+    >>> with planning.library_log("nccl.log"):
+    ...     print(planning.library_model(treadle.parse("dgx_h100:1")).pick("allreduce", 2**26))
+    ring/Simple
+    """
+    read = log if isinstance(log, Log) else read_log(log)
+    given = conditions(read, read.n_ranks or 1)
+    if not (given.table or given.picks):
+        raise FormatError(
+            "no tuner table and no choice of an algorithm; run with NCCL_DEBUG_SUBSYS=INIT,TUNING",
+            source=str(log) if not isinstance(log, Log) else "log",
+        )
+    stated = {"table": given.table or {}, "picks": given.picks or {}}
+    version = re.match(r"\d+\.\d+(\.\d+)?", read.version)
+    token = STATED.set(stated | ({"version": version[0]} if version else {}))
+    try:
+        yield
+    finally:
+        STATED.reset(token)

@@ -166,7 +166,7 @@ def _rows(system: System, n_ranks: int) -> _Rows | Refusal:
         rate = format_link_bandwidth(system.link_bytes_per_s)
         return _Rows(names, "alone", f", scaled to links of {rate} by data sheet", share)
     if measured_constants()["systems"][names[0]]["sibling"]:
-        return _Rows(names, "sibling", ", the band of a sibling of its NVLink generation")
+        return _Rows(names, "sibling", " (band: a sibling of its NVLink generation)")
     return _Rows(names, "sizes", "")
 
 

@@ -179,7 +179,8 @@ def _effects(point: MeasuredPoint) -> Iterator[Effect]:
 
     yield "launch", (), _FREE, 1
     yield from levels("launch", shared=0.5, own=0.08)
-    for parameter in _START[segment].keys() - {"power"} | ({"middle"} if segment in _MIDDLES else set()):
+    parameters = [name for name in _START[segment] if name != "power"]
+    for parameter in parameters + ["middle"] * (segment in _MIDDLES):
         scale = 2 if parameter == "middle" else 1
         yield parameter, (segment,), _FREE, 1
         yield from levels(parameter, segment, shared=0.3, own=0.05, scale=scale)

@@ -8,8 +8,11 @@ ROCm/rccl, October 2024 (NCCL 2.21.5), src/graph/tuning.cc: tuning models 4 (MI2
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
 from math import floor, log2
+from types import MappingProxyType
+from typing import Any
 
 from treadle.machines.achievable import SIZE_RANGES, Achievable, achievable
 from treadle.machines.nccl import PROTOCOLS, Cell, ChannelGraph, LibraryModel, nccl_model, post_us, steps_of
@@ -167,9 +170,14 @@ def library_model(topology: Topology) -> LibraryModel | Refusal:
     return library_of(system)
 
 
+STATED: ContextVar[Mapping[str, Any]] = ContextVar("STATED", default=MappingProxyType({}))
+"""Fields of `LibraryModel` that a log states, in the place of those that are computed."""
+
+
 def library_of(system: System) -> LibraryModel:
-    """Return the model of the library that runs on a system."""
-    return rccl_model(system) if system.generation.is_amd else nccl_model(system)
+    """Return the model of the library that runs on a system, with what a log states of it."""
+    model = rccl_model(system) if system.generation.is_amd else nccl_model(system)
+    return replace(model, **STATED.get())
 
 
 _MODEL_RATIO, _MODEL_ERROR = 1.27, 0.145

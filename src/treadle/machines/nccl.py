@@ -229,10 +229,8 @@ class LibraryModel:
         if not times:
             raise ScheduleError(f"{kind}: {self.name.upper()} sends it point to point and has no model of it")
         stated = self.picks.get((kind, size_bytes))
-        if stated is not None:
-            algorithm, protocol, channels = stated
-            cell = (algorithm, protocol)
-            return LibraryPick(*cell, channels, times.get(cell, float("nan")))
+        if stated is not None and stated[:2] in times:
+            return LibraryPick(*stated, times[stated[:2]])
         # the first of equal times wins: trees are listed before rings, PAT last
         cell = min(times, key=lambda one: times[one])
         return LibraryPick(*cell, self._channels(cell, size_bytes), times[cell])
@@ -359,8 +357,8 @@ class LibraryModel:
 
     @property
     def used_channels(self) -> int:
-        """Channels that a communicator opens: those of the search, doubled."""
-        return 2 * self.graph.channels
+        """Channels that a communicator opens: those of the search, doubled, at most 64 (MAXCHANNELS)."""
+        return min(64, 2 * self.graph.channels)
 
     def _channels(self, cell: Cell, size_bytes: int) -> int:
         algorithm, protocol = cell

@@ -11,6 +11,7 @@ from treadle.options.shared import (
     Costs,
     Fabric,
     Memory,
+    NcclLog,
     Output,
     Posed,
     Problem,
@@ -107,7 +108,7 @@ class Jobs(Options):
     jobs: Path | None = opt("Concurrent collectives (TOML), instead of COLLECTIVE.", replaces="collective")
 
 
-class Solve(Posed, Problem, Jobs, Costs, Scheduler, TimeLimit, Seed, Workers, Memory, Fabric, Rated):
+class Solve(Posed, Problem, Jobs, Costs, NcclLog, Scheduler, TimeLimit, Seed, Workers, Memory, Fabric, Rated):
     """Options of ``solve``."""
 
     output: Path | None = written("Plan, or file of routes, to write.", short="-o")
@@ -124,7 +125,7 @@ class Solve(Posed, Problem, Jobs, Costs, Scheduler, TimeLimit, Seed, Workers, Me
     explain: bool = rare("Print which packer built the trees of each subproblem.", False)
 
 
-class Bound(Posed, Problem, Jobs, Costs, TimeLimit, Workers, Seed, Fabric, Rated):
+class Bound(Posed, Problem, Jobs, Costs, NcclLog, TimeLimit, Workers, Seed, Fabric, Rated):
     """Options of ``bound``."""
 
     size: str | None = opt("Also compute time lower bounds, e.g. 1M, 1K,64M or 1K..1G.", metavar="SIZES")
@@ -136,7 +137,7 @@ class Bound(Posed, Problem, Jobs, Costs, TimeLimit, Workers, Seed, Fabric, Rated
     )
 
 
-class Compare(Posed, Problem, Costs, Trim, TimeLimit, Workers, Seed, Fabric, Rated):
+class Compare(Posed, Problem, Costs, NcclLog, Trim, TimeLimit, Workers, Seed, Fabric, Rated):
     """Options of ``compare``."""
 
     algorithms: Sequence[str] | None = opt(

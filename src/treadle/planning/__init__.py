@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from treadle.api.verify import verify as verify
     from treadle.context import TimeLimitError as TimeLimitError
     from treadle.diagnosis.diagnosed import Diagnosis as Diagnosis
+    from treadle.diagnosis.expected import library_log as library_log
     from treadle.drawing.comparison_picture import comparison_picture as comparison_picture
     from treadle.drawing.draw import check_picture_name as check_picture_name
     from treadle.drawing.front_picture import front_picture as front_picture

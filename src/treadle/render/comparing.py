@@ -40,7 +40,7 @@ Shown = tuple[str, "ComparisonRow"]
 """A schedule by its name."""
 Line = list[Shown]
 Lines = dict[tuple[tuple[str, ...], str], Line]
-"""Of equal schedules by their cells; by name, too, where a line is to stay apart."""
+"""Equal schedules by their cells, and by name where a line is to stay apart."""
 
 IN_NETWORK = "nvls (in-network)"
 _IN_TURN = "step by\nstep"
@@ -129,7 +129,7 @@ def _name(one: ComparisonRow) -> str:
 
 
 def _less_good(lines: Iterable[Line], shown: Sequence[Shown]) -> list[Line]:
-    """Of lines, the best first, those that are not the best, the best baselines or the fastest at a size."""
+    """Return lines, given best first, that are neither best, best baseline nor fastest at a size."""
     plain = [line for line in lines if all(one.rate is not None and not one.always_shown for _, one in line)]
     baselines = [line for line in plain if any(one.is_baseline for _, one in line)]
     kept = {name for line in (*plain[:_BEST], *baselines[:_BEST]) for name, _ in line}
@@ -146,7 +146,7 @@ def _timed(shown: Sequence[Shown]) -> list[tuple[str, tuple[SimulatedRow, ...]]]
 def _table(
     result: Comparison, lines: Lines, sizes: Sequence[int], rates: Rates, named: list[tuple[str, str]]
 ) -> Table:
-    """The table; names of equal schedules that have no room are added to `named`."""
+    """The table; long lists of equal schedules are added to `named`."""
     alltoall = result.collective.kind is CollectiveKind.ALLTOALL
     has_steps = any(len(cells) > 2 + 2 * len(sizes) for cells, _ in lines)
     headings = ["\nalgorithm", f"busbw\n{rates.column}", "\n% opt", *[_IN_TURN] * has_steps]
@@ -161,7 +161,7 @@ def _table(
 
 
 def _title(names: Sequence[str], named: list[tuple[str, str]]) -> str:
-    """The names of equal schedules; long ones get a letter, which is added to `named`."""
+    """The names of equal schedules; long ones become a symbol, which is added to `named`."""
     title = ", ".join(names)
     if len(title) <= _LONGEST_NAME or len(names) == 1:
         return title
@@ -251,15 +251,14 @@ def _legend(
     for one in result.rows:
         yield from _file_rows(one)
     skipped: dict[str, list[str]] = defaultdict(list)
-    unfit = list[str]()
     for one in result.rows:
-        if one.refusal and not (shows_all or one.always_shown or one.is_late):
-            unfit.append(one.algorithm)
-        elif one.refusal:
-            skipped[one.refusal.removeprefix(f"{one.algorithm}: ")].append(one.algorithm)
-    texts = [f"{', '.join(names)}: {reason}" for reason, names in skipped.items()]
-    if unfit:
-        texts.append(f"{', '.join(unfit)} (--all says why)")
+        if one.refusal:
+            says_why = shows_all or one.always_shown or one.is_late
+            reason = (
+                f": {one.refusal.removeprefix(f'{one.algorithm}: ')}" if says_why else " (--all says why)"
+            )
+            skipped[reason].append(one.algorithm)
+    texts = [f"{', '.join(names)}{reason}" for reason, names in skipped.items()]
     yield row("not run", "\n".join(texts) or None)
     untimed = [one for one in result.rows if one.measured is not None and one.measured.refusal]
     texts = [f"{one.algorithm}: {one.measured.refusal}" for one in untimed if one.measured is not None]

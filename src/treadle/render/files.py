@@ -11,7 +11,7 @@ from treadle.render.problems import (
     describe_witness,
     note_rows,
     problem_rows,
-    set_text,
+    range_of_set,
     shape_row,
     throughput,
     throughput_rows,
@@ -68,7 +68,7 @@ def verify_rows(result: VerifyResult, plan: Plan, path: Path, rates: Rates) -> I
         yield row("", f"optimum {rates.both(best, collective)}")
     known = [one.rate for one in result.reports if one.rate is not None]
     if len(plan.entries) > 1 and known:
-        yield row("schedule", set_text(len(plan.entries), known, rates))
+        yield row("schedule", range_of_set(len(plan.entries), known, rates))
     elif in_turn and report.algbw is not None and report.pipelined_algbw is not None:
         gap = below(report.pipelined_algbw, report.bound)
         yield from throughput_rows(collective, report.algbw, report.pipelined_algbw, rates, {}, gap=gap)

@@ -14,7 +14,7 @@ from treadle.render.problems import (
     library_rows,
     mesh_rows,
     problem_rows,
-    set_text,
+    range_of_set,
     throughput,
     throughput_rows,
 )
@@ -61,7 +61,7 @@ def _plan_rows(
         shares = [one.efficiency for one in rows if one.efficiency is not None]
         reached = [one.algbw_bytes_per_s for one in rows]
         text = (
-            set_text(len(plan.entries), reached, rates, *shares)
+            range_of_set(len(plan.entries), reached, rates, *shares)
             if rows
             else f"{len(plan.entries)} schedules by size"
         )

@@ -323,7 +323,7 @@ def throughput_rows(
     yield row("", f"{sliced} busbw pipelined, {in_turn} step by step{known}")
 
 
-def set_text(number: int, algbws: Sequence[Fraction | float], rates: Rates, *shares: float) -> str:
+def range_of_set(number: int, algbws: Sequence[Fraction | float], rates: Rates, *shares: float) -> str:
     """The range of a set by size: of its throughput, and of its shares of the bound of each size."""
     low, most = (rates(Fraction(value)) for value in (min(algbws), max(algbws)))
     text = f"{counted(number, 'schedule')} by size, {low if low == most else f'{low} to {most}'} algbw"

@@ -68,7 +68,7 @@ class ComparisonRow:
     is_baseline : bool
         What people have without Treadle: a textbook's, a library's or another project's.
     always_shown : bool
-        Asked for by name, brought, or what the machine's library runs: tables have it however slow it is.
+        Named, brought, or what the machine's library runs: tables have it however slow it is.
 
     Examples
     --------

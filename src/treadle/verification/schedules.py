@@ -122,7 +122,7 @@ def verify(
 
 
 def pipelined_algbw(topology: Topology, collective: Collective, schedule: Schedule) -> Fraction | None:
-    """What a sound step schedule reaches as messages are cut into ever more slices; None for others.
+    """Return the rate of a sound step schedule as messages are cut into ever more slices; None for others.
 
     Parameters
     ----------

@@ -56,8 +56,6 @@ def test_simulated_slices_reach_the_rate_and_no_more(
     report, slices = found.report, 64
     assert (report.algbw, report.rate) == (Fraction(in_turn) * GB, Fraction(pipelined) * GB)
     assert found.plan.algbw == report.algbw, "files keep their claim"
-    assert report.rate is not None
-    assert report.n_steps is not None
     # messages that last so long that latencies are nothing
     run = treadle.simulate(found, 2**36, options=SimulationOptions(slices=slices), auto_slices=False)
     share = run.rows[0].algbw_bytes_per_s / float(report.rate)
@@ -79,9 +77,6 @@ def test_simulated_slices_reach_the_rate_and_no_more(
 )
 def test_breadth_first_of_the_optimum(fabric: str, kind: str, in_turn: float, pipelined: float) -> None:
     report = treadle.solve(fabric, kind, algorithm="bfb").report
-    assert report.algbw is not None
-    assert report.rate is not None
-    assert report.bound is not None
     shares = [round(float(100 * one / report.bound), 1) for one in (report.algbw, report.rate)]
     assert shares == [in_turn, pipelined]
     assert report.is_optimal == (pipelined == 100)

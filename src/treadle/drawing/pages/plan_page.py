@@ -124,7 +124,7 @@ def _cut(plan: Plan) -> CutWords | None:
 def tiles(plan: Plan, rows: Sequence[SimulatedRow] = ()) -> list[list[str]]:
     """What is most worth knowing: a value, what it is, and whether it is good news.
 
-    A set by size is told of by `rows`, at each simulated size.
+    `rows` are the simulated sizes, which a set by size is described by.
     """
     best = plan.optimal_algbw
     pipelined = pipelined_algbw(plan.topology, plan.collective, plan.entries[-1].schedule)

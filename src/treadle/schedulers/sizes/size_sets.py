@@ -35,7 +35,7 @@ from treadle.verification.schedules import verify_plan
 from treadle.verification.violations import Report
 
 MOST_RANGES = 6
-"""Of a set, unless another number is asked for."""
+"""Default limit on the ranges of a set."""
 _MOST_COST = 1.01
 """Ratio of times up to which a crossover is moved to a power of two."""
 
