@@ -16,11 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from matplotlib.figure import Figure
-
-from treadle.atomic import write_bytes
-from treadle.machines import achievable as constants_module
-from treadle.machines.achievable import Achievable, Segment, achievable, measured_constants
-from treadle.machines.fitting import (
+from tools.measured_fit import (
     MACHINES,
     SIBLINGS,
     SOURCES,
@@ -32,6 +28,10 @@ from treadle.machines.fitting import (
     cross_validate,
     read_points,
 )
+
+from treadle.atomic import write_bytes
+from treadle.machines import achievable as constants_module
+from treadle.machines.achievable import Achievable, Segment, achievable, measured_constants
 from treadle.machines.system import Generation, System
 from treadle.reproduction.measured_times import CASES, SIZES, SYSTEMS
 from treadle.schedules.collective import CollectiveKind, busbw_factor

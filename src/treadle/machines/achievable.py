@@ -1,6 +1,6 @@
 """Times that NCCL achieves, by curves fitted on measured rows; each with its source, error and 90% band.
 
-`measured.toml` has the fitted constants; ``benchmarks/measured.py`` makes it with `treadle.machines.fitting`.
+`measured.toml` has the fitted constants; ``benchmarks/measured.py`` makes it with ``tools/measured_fit.py``.
 """
 
 from __future__ import annotations

@@ -41,7 +41,5 @@ OUTSIDE = (
         place="rows of ai-dynamo/aiconfigurator",
         model="fitted curves (constants of these rows)",
         quick_s=0.1,
-        full_s=70,
-        left_out="fitting anew, where the rows are",
     ),
 )
