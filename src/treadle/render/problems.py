@@ -319,8 +319,7 @@ def throughput_rows(
         f"{rates.exact(pipelined)} pipelined, {gap};" if gap else f"asymptotic {rates(pipelined)} pipelined,"
     )
     yield Row("schedule", f"{text} {rates(algbw)} step by step", found, is_key=True)
-    known = f"; {known}" if known else ""
-    yield row("", f"{sliced} busbw pipelined, {in_turn} step by step{known}")
+    yield row("", f"{sliced} busbw pipelined, {in_turn} step by step{known and f'; {known}'}")
 
 
 def range_of_set(number: int, algbws: Sequence[Fraction | float], rates: Rates, *shares: float) -> str:

@@ -38,6 +38,7 @@ from treadle.render.rows import Row, Table, facts, fields_of, framed, given, rat
 from treadle.schedulers.shared_rates import shared_rates
 from treadle.schedules.collective import Collective, busbw_factor
 from treadle.schedules.factored import FactoredSchedule
+from treadle.schedules.steps.steps import StepSchedule
 from treadle.topologies.topology import Topology
 from treadle.units import format_share, format_size
 
@@ -564,7 +565,8 @@ def _optimum_text(plan: Plan, rates: Rates) -> str:
     best = plan.optimal_algbw
     if best is None or plan.witness is None:
         return f"{rates.both(plan.algbw, plan.collective)}, no bound known"
-    gap = "" if plan.algbw == best else f"; the plan is {shortfall(plan.algbw, best)} below it"
+    in_turn = " step by step" if isinstance(plan.entries[-1].schedule, StepSchedule) else ""
+    gap = "" if plan.algbw == best else f"; the plan is {shortfall(plan.algbw, best)} below it{in_turn}"
     witness = describe_witness(plan.topology, plan.collective, plan.witness, best, rates)
     return f"optimum {rates.both(best, plan.collective)}{gap}\nbottleneck {witness}"
 
