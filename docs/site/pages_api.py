@@ -28,7 +28,10 @@ SUBJECTS = {
         ("api.verify", "api.repair", "api.harden", "inputs.verification", "schedulers.repairing"),
     ),
     "sizes": ("Best plans by size", ("api.solve_sizes", "api.retune", "schedulers.sizes")),
-    "together": ("Groups and jobs at once", ("api.jobs", "api.group_costs", "schedulers.jobs")),
+    "together": (
+        "Groups and jobs at once",
+        ("api.jobs", "api.group_costs", "api.group_prices", "api.price", "schedulers.jobs"),
+    ),
     "measuring": (
         "Running, simulating, diagnosing",
         (

@@ -31,6 +31,7 @@ Plans
     Mesh                 axes of ranks, whose groups communicate at once
 
 Numbers and files
+    price                seconds of a collective in a group of ranks
     simulate             predicted times of a plan on its fabric
     run                  moves real data by a plan, checks and times it
     train                a step of training on fabrics, simulated
@@ -74,6 +75,7 @@ if TYPE_CHECKING:
     from treadle.planning import lower as lower
     from treadle.planning import operator_rule as operator_rule
     from treadle.planning import parallelize as parallelize
+    from treadle.planning import price as price
     from treadle.planning import reconfigure as reconfigure
     from treadle.planning import register_format as register_format
     from treadle.planning import repair as repair

@@ -142,7 +142,7 @@ MISTAKES = """
 2 | repair ring.plan --node nobody | nobody'; its nodes have names such as n0
 2 | bound dgx_h100:2 allgather --without box0.nic3 | its NICs are links: 'box0.gpu3--ib0'
 2 | bound dgx_h100:2 allgather --without box0.gpx3 | did you mean 'box0.gpu3'
-2 | compare ring:4 allgather --algorithms NCCL | this is a library, whose algorithms are ring,
+2 | compare ring:4 allgather --algorithms MPI | this is a library, whose algorithms are ring,
 2 | solve dgx_a100:2 allreduce --algorithm tto | order without parallel links
 2 | lower ring.plan --to msccl-xml -o texts | holds 'other', which is not an MSCCL file
 # one kind of file for another

@@ -9,6 +9,7 @@ import pytest
 
 from samples.logs.nccl_logs import info, ranks, table
 from treadle.api.diagnose import diagnose
+from treadle.cli.main import main
 from treadle.diagnosis.expected import choice, conditions
 from treadle.diagnosis.log import Log
 from treadle.diagnosis.log_reader import read_log
@@ -138,3 +139,18 @@ def test_inspectors_records_are_a_table(tmp_path: Path) -> None:
 def test_a_table_of_nccl_tests_is_none_of_nccls(tmp_path: Path) -> None:
     log = read(tmp_path, [*ranks(1, 8), *table(ALLREDUCE, 8, [(2**30, 200)])])
     assert (log.tuner, log.picks, log.ras) == ({}, (), ())
+
+
+def test_a_log_overrides_the_library_s_model(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    read(tmp_path, [info(line) for line in NEW])
+    assert main(["bound", "dgx_h100:1", "allreduce", "--nccl-log", "nccl.log"]) == 0
+    # 25 us + 1 GiB at 300 GB/s
+    assert "nvls/Simple, 16 channels: 297.92 GB/s algbw" in " ".join(capsys.readouterr().out.split())
+    assert main(["bound", "dgx_h100:1", "allreduce"]) == 0
+    assert "270.29 GB/s algbw" in capsys.readouterr().out
+    (tmp_path / "empty.log").write_text(info("no table") + "\n")
+    assert main(["bound", "dgx_h100:1", "allreduce", "--nccl-log", "empty.log"]) == 2
+    assert "run with NCCL_DEBUG_SUBSYS=INIT,TUNING" in capsys.readouterr().err

@@ -13,7 +13,7 @@ from treadle.cli.main import main
 from treadle.formats.schedule_source import schedule_sources
 
 SHARES = {
-    "torus:4,4": {"tacos": 93.8, "te-ccl": 93.8},
+    "torus:4,4": {"tacos": 100.0, "te-ccl": 93.8},
     "mesh:4,4": {"tto": 91.3},
     "torus:3,3": {"te-ccl-alltoall": 100.0},
     "mi250:2": {"blink": 37.9},

@@ -26,6 +26,7 @@ ELSEWHERE: dict[tuple[str, str], tuple[str, int | None]] = {
     ("docs/reference/formats.md", ""): ("tests/docs/test_formats_page.py", 2),
     ("docs/how-to/capture.md", ""): ("tests/docs/test_capture_page.py", 2),
     ("docs/how-to/capture.md", "python"): ("tests/docs/test_capture_page.py", 3),
+    ("README.md", "text"): ("tests/docs/test_readme.py", 1),
     ("docs/how-to/capture.md", "text"): ("tests/docs/test_capture_page.py", 1),
     ("docs/how-to/capture.md", "toml"): ("tests/docs/test_capture_page.py", 1),
     ("docs/how-to/compare.md", ""): ("tests/docs/test_compare_page.py", 3),

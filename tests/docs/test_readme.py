@@ -8,7 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from treadle.api.bound import bound
 from treadle.cli.main import main
+from treadle.render.rows import lines
+from treadle.render.solving import bound_result_rows
 
 
 def blocks(repository: Path, language: str) -> list[str]:
@@ -42,6 +45,12 @@ def test_commands_run(
     for command in commands:
         assert main(command[1:]) == 0, command
         assert capsys.readouterr().err == ""
+
+
+def test_the_first_example_is_what_it_prints(repository: Path) -> None:
+    command, _, shown = blocks(repository, "text")[0].partition("\n")
+    assert command == "$ treadle bound dgx_h100:1 allreduce"
+    assert shown == "\n".join(lines(list(bound_result_rows(bound("dgx_h100:1", "allreduce"))), 80)) + "\n"
 
 
 def test_first_two_commands_are_make_targets(repository: Path) -> None:

@@ -137,6 +137,11 @@ def test_a_step_is_priced_by_the_model_of_each_group() -> None:
     assert costs.time_s(kind, ("tp",), GIB) == model("dgx_h100:1").pick(kind, GIB).time_s
     across = nccl_model(replace(ONE_GPU_BOXES, boxes=2))
     assert costs.time_s(kind, ("fsdp",), MIB) == across.pick(kind, MIB).time_s
+    achieved = planning.step_costs("dgx_h100:2", "fsdp=2,tp=8", schedule="achievable")
+    found = planning.achievable(treadle.parse("dgx_h100:1"), kind, GIB)
+    assert not isinstance(found, Refusal)
+    assert achieved.time_s(kind, ("tp",), GIB) == found.time_s
+    assert achieved.time_s(kind, ("fsdp",), MIB) == 1.27 * across.pick(kind, MIB).time_s
     with pytest.raises(ScheduleError, match=r"rccl: has no model of .*: its GPUs are another"):
         planning.step_costs("dgx_h100:2", "tp=16", schedule="rccl").time_s(kind, ("tp",), MIB)
 

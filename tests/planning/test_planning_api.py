@@ -69,8 +69,9 @@ def test_every_scheduler_is_verified_and_within_the_bound(fabric: str, kind: Col
             continue
         assert row.report.is_ok, (row.algorithm, row.report.violations)
         assert row.algbw is not None
-        assert row.algbw <= result.bound.algbw
-    values = [row.algbw for row in result.rows if row.algbw is not None]
+        assert row.rate is not None
+        assert row.algbw <= row.rate <= result.bound.algbw
+    values = [row.rate for row in result.rows if row.rate is not None]
     assert values == sorted(values, reverse=True)
 
 

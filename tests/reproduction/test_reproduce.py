@@ -23,7 +23,7 @@ from treadle.topologies import Topology
 
 SECTIONS = {
     part.split(":")[0]: part
-    for part in (places.ROOT / "docs" / "results" / "reproduce.md").read_text(encoding="utf-8").split("\n## ")
+    for part in (places.GOLDEN / "reproduced.md").read_text(encoding="utf-8").split("\n## ")
 }
 FEW = 16
 """Of as many rows the page has all."""
@@ -274,4 +274,5 @@ def test_numbers_are_rounded_for_people(value: float, text: str) -> None:
 def test_all_simulated_ones_name_their_model() -> None:
     simulated = [one for one in EXHIBITS if one.basis is FigureBasis.SIMULATED]
     assert len(simulated) > 8
-    assert all(re.match("message simulator|simulated steps|FFT model", one.model) for one in simulated)
+    models = "message simulator|simulated steps|FFT model|fitted curves"
+    assert all(re.match(models, one.model) for one in simulated)

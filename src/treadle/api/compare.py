@@ -20,11 +20,11 @@ from treadle.schedulers.alone_rates import alltoalls_alone
 from treadle.schedulers.bound_results import bound_problem, naming_cut_off
 from treadle.schedulers.bounds import find_bound
 from treadle.schedulers.comparison import Comparison, ComparisonRow, InNetwork, RowMeasures
+from treadle.schedulers.expectations import NVLS, summing_twin
 from treadle.schedulers.generation import generate
 from treadle.schedulers.schedulers import find_scheduler
 from treadle.schedulers.shared_rates import SharedRates, bottleneck, shared_rates
 from treadle.schedulers.sizes.fitting import fitting
-from treadle.schedulers.summing_twin import NVLS, summing_twin
 from treadle.schedulers.third_party.placed_schedules import ForeignSchedule, PlacedSchedule, place_schedules
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.schedule import Schedule, unit_trees
@@ -38,7 +38,7 @@ from treadle.simulation.size_bounds.size_witness import SizeBound
 from treadle.simulation.tasks import task_graph
 from treadle.synthesis.parallel import map_blocks, runs_apart
 from treadle.synthesis.result import Bound
-from treadle.synthesis.scheduler import Scheduler
+from treadle.synthesis.scheduler import Comparing, Scheduler
 from treadle.synthesis.scheduler_options import OPTIONS_OF, SchedulerOptions, TreeOptions
 from treadle.verification.schedules import verify as verify_schedule
 
@@ -125,15 +125,18 @@ def compare(
                 bound = find_bound(problem, cards_forward=True)  # routes are compared as well
     with start(progress, time_limit_s):  # the bound's time does not count
         asked = _asked(problem, bound, at, model, measures=bool(at or beside))
-        chosen = named or fitting(problem, at_sizes=bool(at))
-        if algorithms is not None and not named:
-            chosen = []
+        chosen = fitting(problem, at_sizes=bool(at)) if algorithms is None else named
         rows = _rows(problem, [(one, _options(one, trim=trim, seed=seed)) for one in chosen], asked)
+        shown = [bool(named or one.origin) or one.comparing is Comparing.MACHINES for one in chosen]
+        rows = [
+            replace(row, is_baseline=one.is_baseline, always_shown=always)
+            for row, one, always in zip(rows, chosen, shown, strict=True)
+        ]
         rows += [_brought_row(one, asked) for one in brought]
-        rows.sort(key=lambda row: -(row.algbw or Fraction(-1)))
+        rows.sort(key=lambda row: -(row.rate or Fraction(-1)))
         found = _in_network(problem, asked) if algorithms is None else None
         if shared is None and problem.collective.blocks is not None:
-            lower = bound.algbw if bound.is_tight else rows[0].algbw if rows else None
+            lower = bound.algbw if bound.is_tight else rows[0].rate if rows else None
             alone = alltoalls_alone(problem)
             shared = SharedRates(lower or Fraction(0), bound.algbw, alone, bottleneck(bound.witness))
         return Comparison(
@@ -153,7 +156,7 @@ def _in_network(problem: Problem, asked: _Asked) -> InNetwork | None:
     scheduler = find_scheduler(NVLS)
     sums = _asked(twin, bound, asked.sizes, asked.cost_model, measures=asked.measures)
     row = _row(twin, (scheduler, OPTIONS_OF[scheduler.form]()), sums)
-    return None if row.refusal else InNetwork(bound, row)
+    return None if row.refusal else InNetwork(bound, replace(row, always_shown=True))
 
 
 @dataclass(frozen=True)
@@ -185,7 +188,15 @@ def _brought_row(placed: PlacedSchedule, asked: _Asked) -> ComparisonRow:
         except TreadleError as error:
             measured = RowMeasures(refusal=str(error))
     return ComparisonRow(
-        placed.name, report, placed.trees, 0.0, form=placed.form, measured=measured, notes=placed.notes
+        placed.name,
+        report,
+        placed.trees,
+        0.0,
+        form=placed.form,
+        measured=measured,
+        notes=placed.notes,
+        rates=placed.rates,
+        always_shown=True,
     )
 
 

@@ -19,6 +19,7 @@ from treadle.drawing.pages.plan_page import (
     shown_sizes,
     size_curves,
     static_values,
+    tiles,
 )
 from treadle.errors import FormatError
 from treadle.inputs.fabrics_and_plans import PlanLike, as_plan, as_sizes
@@ -86,8 +87,10 @@ def report(
             run = simulate_plan(
                 own, [*sizes, shown], progress=progress
             )  # the last is that of the course in time
-            values |= course_values(own, fabric, shown, run)
-            values["curves"] = size_curves(sizes, run, beside, shown_names(own, beside), progress=progress)
+            values |= {**course_values(own, fabric, shown, run), "tiles": tiles(own, run.rows)}
+            values["curves"] = size_curves(
+                own, sizes, run, beside, shown_names(own, beside), progress=progress
+            )
         elif beside:
             raise FormatError(
                 f"report: plans of more than {MOST_COLLAPSED} ranks are not simulated beside others"

@@ -11,7 +11,7 @@ from treadle.inputs.verification import UnverifiedPlanError, check_plan
 from treadle.schedulers.schedulers import find_scheduler, is_scheduler
 from treadle.schedulers.sizes.model_corners import doubts_of
 from treadle.schedulers.sizes.race import Racer, RaceRules, race
-from treadle.schedulers.sizes.size_sets import SizeSet, half_octaves, size_set
+from treadle.schedulers.sizes.size_sets import MOST_RANGES, SizeSet, half_octaves, size_set
 from treadle.simulation.cost_models import CostModelLike, as_cost_model
 from treadle.synthesis.result import Bound
 from treadle.verification.schedules import verify_plan
@@ -24,7 +24,7 @@ def retune(
     cost_model: CostModelLike,
     sizes: SizesLike = "1K..1G",
     *,
-    max_schedules: int | None = None,
+    max_schedules: int | None = MOST_RANGES,
     progress: Progress | None = None,
 ) -> SizeSet:
     """Fit the ranges of a set to other costs, without synthesis.
@@ -38,7 +38,7 @@ def retune(
     sizes : sequence of int or str
         As for `solve_sizes`.
     max_schedules : int, optional
-        Most size ranges.
+        Most size ranges; None: any number.
     progress : callable, optional
 
     Returns

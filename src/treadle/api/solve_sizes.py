@@ -16,7 +16,7 @@ from treadle.schedulers.schedulers import find_scheduler
 from treadle.schedulers.sizes.candidate_options import entrants, left_out
 from treadle.schedulers.sizes.model_corners import doubts_of
 from treadle.schedulers.sizes.race import RaceRules, race
-from treadle.schedulers.sizes.size_sets import SizeSet, half_octaves, size_set, verified_racers
+from treadle.schedulers.sizes.size_sets import MOST_RANGES, SizeSet, half_octaves, size_set, verified_racers
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.simulation.cost_models import cost_model_of
 
@@ -28,7 +28,7 @@ def solve_sizes(
     collective: Collective | CollectiveKind | str,
     sizes: SizesLike = "1K..1G",
     *,
-    max_schedules: int | None = None,
+    max_schedules: int | None = MOST_RANGES,
     algorithms: Sequence[str] | None = None,
     halves: bool = True,
     time_limit_s: float | None = None,
@@ -45,7 +45,7 @@ def solve_sizes(
         Bytes of the larger per-rank buffer.
     max_schedules : int, optional
         Most size ranges of the plan: those that are nearest to the fastest of all, by the worst ratio first,
-        then by the mean. Default: as many as it takes to be the fastest at every size.
+        then by the mean. None: as many as it takes to be the fastest at every size.
     algorithms : sequence of str, optional
         Only candidates of these; default all that fit the problem.
     halves : bool

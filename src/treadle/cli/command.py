@@ -140,6 +140,7 @@ class Command(click.Command):
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command; an error about a fabric that was not typed says where it comes from."""
+        from treadle import planning
         from treadle.cli.fabric_arguments import fabric_read
         from treadle.cli.output import COMMAND
         from treadle.cli.settings.configuration import cache_in
@@ -157,7 +158,11 @@ class Command(click.Command):
         function = getattr(module, f"{name}_command" if group else "command")
         cache = ctx.meta["treadle.settings"].get("cache")
         is_of_file = cache is not None and cache.origin != cache.setting.variable
-        with cache_in(cache) if is_of_file else contextlib.nullcontext():
+        log = getattr(ctx.obj, "nccl_log", None)
+        with (
+            cache_in(cache) if is_of_file else contextlib.nullcontext(),
+            planning.library_log(log) if log is not None else contextlib.nullcontext(),
+        ):
             try:
                 with fabric_read(ctx.obj):
                     return function(ctx.obj)

@@ -23,6 +23,7 @@ from treadle.schedules.witness import CutWitness
 from treadle.spelling import counted, unknown
 from treadle.topologies.topology import Topology
 from treadle.units import format_bandwidth
+from treadle.verification.schedules import pipelined_algbw
 from treadle.viz.fabric_layout import fabric_layout
 from treadle.viz.painting import Painting, by_cut, by_hop, by_load
 
@@ -85,7 +86,8 @@ def _title(plan: Plan) -> str:
 def _load(plan: Plan) -> Painting:
     busy, full = busy_links(plan)
     n_full = int(full.sum())
-    words = f"{format_bandwidth(plan.algbw)} by {plan.algorithm}, verified; busy all the time: " + (
+    rate = pipelined_algbw(plan.topology, plan.collective, plan.entries[-1].schedule) or plan.algbw
+    words = f"{format_bandwidth(rate)} by {plan.algorithm}, verified; busy all the time: " + (
         "no link" if not n_full else f"{n_full} of {counted(len(full), 'link')}"
     )
     return by_load(

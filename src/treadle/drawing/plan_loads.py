@@ -33,8 +33,8 @@ def busy_links(plan: Plan) -> tuple[NDArray[np.float64], BoolArray]:
     Returns
     -------
     array of float, shape (links,)
-        Share of the time for which each link is busy. Steps follow each other, all else flows at once; the
-        time is that of the fullest link, or of a host whose injection is capped.
+        Share of the time for which each link is busy. All flows at once, steps as slices of messages follow
+        each other; the time is that of the fullest link, or of a host whose injection is capped.
     array of bool, shape (links,)
         Whether it is busy all the time, by exact numbers.
 
@@ -47,8 +47,8 @@ def busy_links(plan: Plan) -> tuple[NDArray[np.float64], BoolArray]:
     if isinstance(schedule, RouteSchedule):  # hosts that are capped pass on what is not theirs for nothing
         time = route_time(topology, plan.collective, schedule) * schedule.n_chunks
         return _shares(topology, route_loads(topology, schedule), time)
-    steps = list(_loads(plan))
-    return _shares(topology, sum(steps, start=0 * steps[0]), sum(_seconds(topology, load) for load in steps))
+    load = sum(_loads(plan), start=np.zeros(topology.n_links, dtype=object))
+    return _shares(topology, load, 1 / algbw_of(topology, load, 1))
 
 
 def _loads(plan: Plan) -> Iterator[NDArray[Any]]:
@@ -66,11 +66,6 @@ def _loads(plan: Plan) -> Iterator[NDArray[Any]]:
     else:
         what = "several groups" if isinstance(schedule, GroupSchedule) else "routes with timetables"
         raise ScheduleError(f"draw: loads of {what} are not drawn; expected trees, steps or routes")
-
-
-def _seconds(topology: Topology, load: NDArray[Any]) -> Fraction:
-    """Of the fullest link or capped host, if a unit were a byte."""
-    return 1 / algbw_of(topology, load, 1) if load.any() else Fraction(0)
 
 
 def _shares(

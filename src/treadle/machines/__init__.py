@@ -1,1 +1,1 @@
-"""What real machines do: their libraries' own predictions, and what was measured on them."""
+"""Real machines: the predictions of their libraries, and measured times."""

@@ -8,9 +8,13 @@ ROCm/rccl, October 2024 (NCCL 2.21.5), src/graph/tuning.cc: tuning models 4 (MI2
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
 from math import floor, log2
+from types import MappingProxyType
+from typing import Any
 
+from treadle.machines.achievable import SIZE_RANGES, Achievable, achievable
 from treadle.machines.nccl import PROTOCOLS, Cell, ChannelGraph, LibraryModel, nccl_model, post_us, steps_of
 from treadle.machines.system import Generation, System, system_of
 from treadle.refusal import Refusal
@@ -23,17 +27,17 @@ _LAUNCH_US = {"LL": 12.0, "LL128": 12.0, "Simple": 17.0}
 _MI250_BUSBW = 161.4
 """Stated for the machine (baseBw), in the place of channels and their speed."""
 _XGMI_SHARE = 48 / 64
-"""What the search counts of a link."""
+"""Share of a link that the search counts."""
 
 
 @dataclass(frozen=True)
 class _Tuning:
-    """Of an algorithm on a machine, by protocol: microseconds of a hop, shares of bandwidth, corrections."""
+    """Constants of an algorithm on a machine, by protocol: microseconds, shares of bandwidth, corrections."""
 
     hop: tuple[float, float, float]
     network: tuple[float, float, float]
     shares: tuple[tuple[float, float, float], tuple[float, float, float]]
-    """On one or two boxes, and on more."""
+    """First for up to two boxes, then for more."""
     corrections: Mapping[str, tuple[float, ...]]
     """Shares at sizes from 64 B in powers of two."""
 
@@ -79,7 +83,7 @@ _TUNINGS = {
 
 
 class RcclModel(LibraryModel):
-    """How RCCL chooses an algorithm on a system of AMD GPUs; see `LibraryModel`."""
+    """RCCL's choice of algorithm on a system of AMD GPUs; see `LibraryModel`."""
 
     name = "rccl"
 
@@ -166,6 +170,38 @@ def library_model(topology: Topology) -> LibraryModel | Refusal:
     return library_of(system)
 
 
+STATED: ContextVar[Mapping[str, Any]] = ContextVar("STATED", default=MappingProxyType({}))
+"""Fields of `LibraryModel` that a log states, in the place of those that are computed."""
+
+
 def library_of(system: System) -> LibraryModel:
-    """Return the model of the library that runs on a system."""
-    return rccl_model(system) if system.generation.is_amd else nccl_model(system)
+    """Return the model of the library that runs on a system, with what a log states of it."""
+    model = rccl_model(system) if system.generation.is_amd else nccl_model(system)
+    return replace(model, **STATED.get())
+
+
+_MODEL_RATIO, _MODEL_ERROR = 1.27, 0.145
+_MODEL_BANDS = ((0.827, 1.669), (0.884, 1.736), (1.018, 1.742))
+"""Measured over predicted time on 807 rows of four NVLink machines (A100, H200, B300, GB300), half precision:
+the median, the median error of prediction x 1.27, and the 5th and 95th percentiles by `SIZE_RANGES`."""
+
+
+def achievable_time(system: System, kind: CollectiveKind, size_bytes: int) -> Achievable | Refusal:
+    """Return the time that a library achieves: by measured rows, else by its model and their median ratio.
+
+    Parameters
+    ----------
+    system : System
+    kind : CollectiveKind
+    size_bytes : int
+        As nccl-tests counts.
+    """
+    found = achievable(system, kind, size_bytes)
+    if isinstance(found, Achievable) or kind is CollectiveKind.ALLTOALL:
+        return found
+    model = library_of(system)
+    predicted_s = model.pick(kind, size_bytes).time_s
+    low, high = _MODEL_BANDS[sum(size_bytes > end for end in SIZE_RANGES)]
+    source = f"{model.name.upper()}'s model x {_MODEL_RATIO}, the median ratio of measured rows of one box"
+    time_s, band = predicted_s * _MODEL_RATIO, (predicted_s * low, predicted_s * high)
+    return Achievable(kind, size_bytes, model.n_ranks, time_s, *band, source, _MODEL_ERROR)

@@ -94,7 +94,7 @@ _THREADS = {"LL": (512, 8), "LL128": (640, 8), "Simple": (512, 64)}
 @brief("algorithm", "protocol", "channels", "time_s")
 @dataclass(frozen=True)
 class LibraryPick:
-    """What a library runs at a size.
+    """The algorithm, protocol and channels that a library runs at a size, and its predicted time.
 
     Parameters
     ----------
@@ -130,7 +130,7 @@ class LibraryPick:
 @brief("channels", "intra", "inter")
 @dataclass(frozen=True)
 class ChannelGraph:
-    """What a library's search finds in a box: channels and their speed.
+    """Channels that a library's search finds in a box, and their speed.
 
     Parameters
     ----------
@@ -163,7 +163,7 @@ Cell = tuple[str, str]
 @brief("name", "version", "graph")
 @dataclass(frozen=True)
 class LibraryModel:
-    """How a library chooses an algorithm on a system; NCCL's rules.
+    """A library's choice of algorithm on a system, by NCCL's rules.
 
     Parameters
     ----------
@@ -229,10 +229,8 @@ class LibraryModel:
         if not times:
             raise ScheduleError(f"{kind}: {self.name.upper()} sends it point to point and has no model of it")
         stated = self.picks.get((kind, size_bytes))
-        if stated is not None:
-            algorithm, protocol, channels = stated
-            cell = (algorithm, protocol)
-            return LibraryPick(*cell, channels, times.get(cell, float("nan")))
+        if stated is not None and stated[:2] in times:
+            return LibraryPick(*stated, times[stated[:2]])
         # the first of equal times wins: trees are listed before rings, PAT last
         cell = min(times, key=lambda one: times[one])
         return LibraryPick(*cell, self._channels(cell, size_bytes), times[cell])
@@ -248,6 +246,12 @@ class LibraryModel:
                 continue
             factor, stretch = self._corrections(kind, (algorithm, protocol), size_bytes)
             yield (algorithm, protocol), (latency_us * stretch + size_bytes / (1000 * algbw * factor)) * 1e-6
+
+    def tabulated(self, kind: CollectiveKind) -> LibraryModel:
+        """Return this model with the formulas of a kind evaluated once, which makes picks quick."""
+        cells = [(kind, *cell) for cell in self._cells(kind)]
+        table = {cell: (self._latency_us(*cell), self._algbw(*cell)) for cell in cells}
+        return replace(self, table={**table, **self.table})
 
     def _corrections(self, kind: CollectiveKind, cell: Cell, size_bytes: int) -> tuple[float, float]:
         """Return the factors of bandwidth and of latency at a size."""

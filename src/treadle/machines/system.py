@@ -6,6 +6,7 @@ A topology has bandwidths, not product names. NVLink generations differ so much 
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -98,7 +99,18 @@ class System:
         rate = self.nic_bytes_per_s if nics else self.nics * self.nic_bytes_per_s * gpus_per_box
         rate = rate if nics else rate // self.gpus_per_box
         own = (nics or min(self.nics, 1), rate) if boxes > 1 else (0, 0)
-        return replace(self, boxes=boxes, gpus_per_box=gpus_per_box, nics=own[0], nic_bytes_per_s=own[1])
+        link = self.link_bytes_per_s
+        if self.has_fast_links and not self.has_switch and self.gpus_per_box > 1:
+            # links to each GPU of the group, none to those outside
+            link = link * (gpus_per_box - 1) // (self.gpus_per_box - 1)
+        return replace(
+            self,
+            boxes=boxes,
+            gpus_per_box=gpus_per_box,
+            link_bytes_per_s=link,
+            nics=own[0],
+            nic_bytes_per_s=own[1],
+        )
 
 
 def system_of(topology: Topology) -> System | Refusal:
@@ -167,9 +179,21 @@ def system_of(topology: Topology) -> System | Refusal:
     return replace(found, generation=generation, cpu=cpu)
 
 
+def system_of_groups(topology: Topology, groups: Iterable[Sequence[int]]) -> System | Refusal:
+    """Return the machine that each of these groups of ranks has, or why it is not known."""
+    system, box_of = system_of(topology), rank_boxes(topology)
+    shapes = set()
+    for group in groups:
+        _, counts = np.unique([box_of[rank] for rank in group], return_counts=True)
+        shapes |= {(len(counts), int(count)) for count in counts}
+    if isinstance(system, System) and len(shapes) > 1:
+        return Refusal("its boxes hold different numbers of ranks")
+    return system if isinstance(system, Refusal) else system.group(*shapes.pop())
+
+
 _LEAST_NVLINK = 40 * 10**9
 _DIRECT_NVLINK = (150 * 10**9, 300 * 10**9)
-"""Of equal links in boxes without NVSwitches: V100 and A100."""
+"""Equal direct links in boxes without NVSwitches: V100 and A100."""
 _LEAST_PCIE, _MOST_PCIE = 3 * 10**9, 65 * 10**9
 """Sixteen lanes of PCIe 5.0 carry 63 GB/s."""
 _NICS = ((30 * 10**9, Generation.AMPERE), (60 * 10**9, Generation.HOPPER))

@@ -12,6 +12,7 @@ from treadle.options.shared import (
     Costs,
     Fabric,
     Memory,
+    NcclLog,
     Rated,
     ReadOrSolved,
     Reporting,
@@ -87,7 +88,7 @@ class MessageModel(Options):
     )
 
 
-class Simulate(ReadOrSolved, Costs, MessageModel, Rated):
+class Simulate(ReadOrSolved, Costs, NcclLog, MessageModel, Rated):
     """Options of ``simulate``."""
 
     plan: Any = arg("PLAN|TOPOLOGY", "A plan, a third-party schedule, or a fabric to solve for.")

@@ -79,6 +79,12 @@ class Costs(Options):
     )
 
 
+class NcclLog(Options):
+    """What the library says of itself."""
+
+    nccl_log: str | None = rare("Use NCCL's tuner table and choices in a log.", metavar="LOG")
+
+
 class Groups(Options):
     """Ranks, and groups of them."""
 

@@ -11,6 +11,7 @@ from treadle.options.shared import (
     Costs,
     Fabric,
     Memory,
+    NcclLog,
     Output,
     Posed,
     Problem,
@@ -107,14 +108,14 @@ class Jobs(Options):
     jobs: Path | None = opt("Concurrent collectives (TOML), instead of COLLECTIVE.", replaces="collective")
 
 
-class Solve(Posed, Problem, Jobs, Costs, Scheduler, TimeLimit, Seed, Workers, Memory, Fabric, Rated):
+class Solve(Posed, Problem, Jobs, Costs, NcclLog, Scheduler, TimeLimit, Seed, Workers, Memory, Fabric, Rated):
     """Options of ``solve``."""
 
     output: Path | None = written("Plan, or file of routes, to write.", short="-o")
     size: str | None = opt("Choose the fastest schedule for each size, e.g. 1K..1G.", metavar="SIZES")
     algorithm: str | None = opt("Scheduler, see below; default the best.", words="algorithms")
     trees, max_trees, exact = Trees.trees, Trees.max_trees, Trees.exact
-    max_schedules: int | None = rare("Maximum number of size ranges, with --size.", metavar="K")
+    max_schedules: int = rare("Maximum number of size ranges, with --size; default 6.", 6, metavar="K")
     retune: Path | None = rare(
         "Recompute the size ranges of this plan, with --cost-model.",
         metavar="SET",
@@ -124,7 +125,7 @@ class Solve(Posed, Problem, Jobs, Costs, Scheduler, TimeLimit, Seed, Workers, Me
     explain: bool = rare("Print which packer built the trees of each subproblem.", False)
 
 
-class Bound(Posed, Problem, Jobs, Costs, TimeLimit, Workers, Seed, Fabric, Rated):
+class Bound(Posed, Problem, Jobs, Costs, NcclLog, TimeLimit, Workers, Seed, Fabric, Rated):
     """Options of ``bound``."""
 
     size: str | None = opt("Also compute time lower bounds, e.g. 1M, 1K,64M or 1K..1G.", metavar="SIZES")
@@ -136,7 +137,7 @@ class Bound(Posed, Problem, Jobs, Costs, TimeLimit, Workers, Seed, Fabric, Rated
     )
 
 
-class Compare(Posed, Problem, Costs, Trim, TimeLimit, Workers, Seed, Fabric, Rated):
+class Compare(Posed, Problem, Costs, NcclLog, Trim, TimeLimit, Workers, Seed, Fabric, Rated):
     """Options of ``compare``."""
 
     algorithms: Sequence[str] | None = opt(
@@ -146,6 +147,7 @@ class Compare(Posed, Problem, Costs, Trim, TimeLimit, Workers, Seed, Fabric, Rat
     beside: Sequence[str] | None = opt(
         "Also compare these plans and third-party schedules.", flag="--with", metavar="FILE,...", parse=names
     )
+    shows_all: bool = opt("Show all schedules, and why others were not run.", False, flag="--all")
     picture: Path | None = written("Plot of times by size (.png, .svg or .pdf).")
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from treadle.errors import FormatError
 from treadle.options.rows import REQUIRED, Options, arg, keyword, opt, rare, size, written
-from treadle.options.shared import Costs, Reporting
+from treadle.options.shared import Costs, NcclLog, Reporting
 
 PRECISIONS = ("bf16", "fp16", "fp8", "fp32", "tf32")
 
@@ -123,7 +123,7 @@ class Step(Options):
     file_format: str | None = keyword()
 
 
-class Train(Device, Step, Reporting):
+class Train(Device, Step, NcclLog, Reporting):
     """Options of ``train``."""
 
     model: str = arg("MODEL", "A name, e.g. llama-3-8b, a config.json, or a table of layers.")

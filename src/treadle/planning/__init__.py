@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from treadle.api.group_costs import GroupCost as GroupCost
     from treadle.api.group_costs import GroupCosts as GroupCosts
     from treadle.api.group_costs import group_costs as group_costs
+    from treadle.api.group_prices import Price as Price
+    from treadle.api.group_prices import PricedGroup as PricedGroup
+    from treadle.api.group_prices import PriceKind as PriceKind
     from treadle.api.harden import Failures as Failures
     from treadle.api.harden import HardenedRow as HardenedRow
     from treadle.api.harden import harden as harden
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
     from treadle.api.lower import lower_groups as lower_groups
     from treadle.api.lower import lower_set as lower_set
     from treadle.api.parallelize import parallelize as parallelize
+    from treadle.api.price import price as price
     from treadle.api.repair import RepairResult as RepairResult
     from treadle.api.repair import repair as repair
     from treadle.api.report import report as report
@@ -57,6 +61,7 @@ if TYPE_CHECKING:
     from treadle.api.verify import verify as verify
     from treadle.context import TimeLimitError as TimeLimitError
     from treadle.diagnosis.diagnosed import Diagnosis as Diagnosis
+    from treadle.diagnosis.expected import library_log as library_log
     from treadle.drawing.comparison_picture import comparison_picture as comparison_picture
     from treadle.drawing.draw import check_picture_name as check_picture_name
     from treadle.drawing.front_picture import front_picture as front_picture
@@ -118,6 +123,8 @@ if TYPE_CHECKING:
     from treadle.lowering.set_folder import SavedSet as SavedSet
     from treadle.lowering.set_folder import is_set_folder as is_set_folder
     from treadle.lowering.set_folder import save_set as save_set
+    from treadle.machines.achievable import Achievable as Achievable
+    from treadle.machines.achievable import achievable as achievable
     from treadle.machines.libraries import library_model as library_model
     from treadle.machines.nccl import ChannelGraph as ChannelGraph
     from treadle.machines.nccl import LibraryModel as LibraryModel

@@ -4,23 +4,26 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from fractions import Fraction
+from operator import truediv
 from string import ascii_lowercase
 from typing import TYPE_CHECKING
 
 from treadle.inputs.problem import exact_text
-from treadle.render.expectations import expectation_rows, library_rows
 from treadle.render.problems import (
     SHOWN_VIOLATIONS,
     below,
     both_values,
     bound_rows,
+    expectation_rows,
+    library_rows,
     problem_rows,
     throughput,
     verification_values,
     verified_row,
 )
 from treadle.render.quantities import AS_THEY_COME, Rates, busbw, counted, microseconds
-from treadle.render.rows import Row, Table, facts, fields_of, given, row
+from treadle.render.rows import Row, Table, facts, fields_of, given, rate_values, row
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.simulation.size_bounds.problem_bounds import size_bound_values
 from treadle.synthesis.scheduler_options import flag_of
@@ -29,10 +32,20 @@ from treadle.units import format_size
 if TYPE_CHECKING:
     from treadle.schedulers.comparison import Comparison, ComparisonRow, RowMeasures
     from treadle.schedulers.third_party.placed_schedules import PlacedSchedule
+    from treadle.simulation.simulated_plans import SimulatedRow
     from treadle.synthesis.result import Bound
     from treadle.synthesis.scheduler import Scheduler
 
+Shown = tuple[str, "ComparisonRow"]
+"""A schedule by its name."""
+Line = list[Shown]
+Lines = dict[tuple[tuple[str, ...], str], Line]
+"""Equal schedules by their cells, and by name where a line is to stay apart."""
+
 IN_NETWORK = "nvls (in-network)"
+_IN_TURN = "step by\nstep"
+_BEST = 5
+"""Lines of the best schedules that are shown, and of the best baselines."""
 _WIDE, _ABREAST = 3, 5
 """More sizes than this have tables of their own, with this many columns."""
 _LONGEST_NAME = 25
@@ -46,8 +59,13 @@ def compare_rows(
     mesh: str | None = None,
     axes: str | None = None,
     picture: object = None,
+    shows_all: bool = False,
 ) -> Iterator[Row | Table]:
-    """Problem, optimum, the table, and what its columns and names mean."""
+    """Problem, optimum, the table, and what its columns and names mean.
+
+    Without `shows_all` the table has the best schedules, the best baselines, the fastest of each size, and
+    those that are `always_shown`.
+    """
     topology, collective, bound, model = result.topology, result.collective, result.bound, result.cost_model
     yield from problem_rows(topology, collective, mesh, axes)
     yield from bound_rows(topology, collective, bound, rates, result.shared)
@@ -58,12 +76,24 @@ def compare_rows(
     if result.in_network is not None:
         shown.insert(0, (IN_NETWORK, result.in_network.row))
     sizes = result.sizes if len(result.sizes) <= _WIDE else ()
-    if known := [one.algbw for _, one in shown if one.algbw is not None]:
+    if known := [one.rate for _, one in shown if one.rate is not None]:
         rates = Rates(rates(busbw(max(known), collective)).split()[1])  # one unit for the column
-    yield from _table(result, shown, sizes, rates)
+    reports, lines, named = [one.report for _, one in shown], Lines(), list[tuple[str, str]]()
+    has_steps = any(one is not None and one.pipelined_algbw not in (None, one.algbw) for one in reports)
+    for name, one in shown:
+        cells = _speed_cells(result, name, one, sizes, rates, has_steps=has_steps)
+        # what a library runs is to be found at a glance
+        own = name if one.always_shown and one.is_peer else ""
+        lines.setdefault((cells, own), []).append((name, one))
+    hidden = [] if shows_all else _less_good(lines.values(), shown)
+    best = {key: line for key, line in lines.items() if line not in hidden}
+    yield from (_table(result, best, sizes, rates, named), row(None, ""))
     if len(result.sizes) > _WIDE:
-        yield from _time_tables(result, shown)
-    yield from _legend(result, shown, sizes, rates)
+        yield from _time_tables(result, shown, named, shows_all=shows_all)
+    yield from (row(letter, names) for letter, names in named)
+    rest = [name for line in hidden for name, _ in line]
+    yield row("not shown", f"{', '.join(rest)} (--all shows them)" if rest else None)
+    yield from _legend(result, shown, sizes, rates, shows_all=shows_all)
     yield from _library_rows(result, shown, rates)
     yield facts(schedules=[_values(bound, collective, one) for one in result.rows])
     yield row("plot", None if picture is None else str(picture), picture=picture and str(picture))
@@ -98,85 +128,108 @@ def _name(one: ComparisonRow) -> str:
     return f"{one.algorithm} ({what})" if what else one.algorithm
 
 
+def _less_good(lines: Iterable[Line], shown: Sequence[Shown]) -> list[Line]:
+    """Return lines, given best first, that are neither best, best baseline nor fastest at a size."""
+    plain = [line for line in lines if all(one.rate is not None and not one.always_shown for _, one in line)]
+    baselines = [line for line in plain if any(one.is_baseline for _, one in line)]
+    kept = {name for line in (*plain[:_BEST], *baselines[:_BEST]) for name, _ in line}
+    times = [[(at.time, name) for at in own] for name, own in _timed(shown) if name != IN_NETWORK]
+    kept |= {min(column)[1] for column in zip(*times, strict=True)}
+    return [line for line in plain if not any(name in kept for name, _ in line)]
+
+
+def _timed(shown: Sequence[Shown]) -> list[tuple[str, tuple[SimulatedRow, ...]]]:
+    """Schedules that were simulated."""
+    return [(name, one.measured.sizes) for name, one in shown if one.measured and one.measured.sizes]
+
+
 def _table(
-    result: Comparison, shown: Sequence[tuple[str, ComparisonRow]], sizes: Sequence[int], rates: Rates
-) -> Iterator[Row | Table]:
-    """The table, with equal rows merged, and the names of those."""
+    result: Comparison, lines: Lines, sizes: Sequence[int], rates: Rates, named: list[tuple[str, str]]
+) -> Table:
+    """The table; long lists of equal schedules are added to `named`."""
     alltoall = result.collective.kind is CollectiveKind.ALLTOALL
-    is_loaded = any(one.measured is not None and one.measured.congestion is not None for _, one in shown)
-    headings = ["\nalgorithm", f"busbw\n{rates.column}", "\n% opt", *["link\nload"] * is_loaded]
+    has_steps = any(len(cells) > 2 + 2 * len(sizes) for cells, _ in lines)
+    headings = ["\nalgorithm", f"busbw\n{rates.column}", "\n% opt", *[_IN_TURN] * has_steps]
     for size in sizes:
         headings += [f"{format_size(size)}\nus", f"{format_size(size)}\n% bound"]
     headings += ["\nsteps"] if alltoall else ["\ntrees", "\nheight"]
-    alike: dict[tuple[str, ...], list[str]] = defaultdict(list)
-    for name, one in shown:
-        alike[_cells(result, name, one, sizes, rates, is_loaded=is_loaded)].append(name)
-    cells, named = [], list[tuple[str, str]]()
-    for values, names in alike.items():
-        title = ", ".join(names)
-        if len(title) > _LONGEST_NAME and len(names) > 1:
-            letter = ascii_lowercase[len(named) % 26] * (1 + len(named) // 26)
-            named.append((letter, ", ".join(names[1:])))
-            others = f"{len(names) - 1} others, " if len(names) > 2 else ""
-            title = f"{names[0]} (= {others}{letter})"
-        cells.append([title, *values])
-    yield Table(headings, cells, 1, [heading for heading in headings if heading.endswith(("trees", "load"))])
-    yield row(None, "")
-    yield from (row(letter, names) for letter, names in named)
+    cells = []
+    for (values, _), line in lines.items():
+        title = _title([name for name, _ in line], named)
+        cells.append([title, *values, *_shape_cells(line, alltoall=alltoall)])
+    return Table(headings, cells, 1, [one for one in ("\ntrees", _IN_TURN) if one in headings])
 
 
-def _cells(
+def _title(names: Sequence[str], named: list[tuple[str, str]]) -> str:
+    """The names of equal schedules; long ones become a symbol, which is added to `named`."""
+    title = ", ".join(names)
+    if len(title) <= _LONGEST_NAME or len(names) == 1:
+        return title
+    letter = ascii_lowercase[len(named) % 26] * (1 + len(named) // 26)
+    named.append((letter, ", ".join(names[1:])))
+    others = f"{len(names) - 1} others, " if len(names) > 2 else ""
+    return f"{names[0]} (= {others}{letter})"
+
+
+def _speed_cells(
     result: Comparison,
     name: str,
     one: ComparisonRow,
     sizes: Sequence[int],
     rates: Rates,
     *,
-    is_loaded: bool,
+    has_steps: bool,
 ) -> tuple[str, ...]:
-    report, measured = one.report, one.measured
-    assert report is not None
-    cells = ["NO" if one.algbw is None else "-", "-"]
-    if one.algbw is not None:
-        own = name != IN_NETWORK  # that row has an optimum of its own
-        star = "*" if _is_stepped(result, one) else ""
-        cells = [f"{rates.number(float(busbw(one.algbw, result.collective)), 2)}{star}"]
-        cells.append(f"{float(one.algbw / result.bound.algbw):.1%}"[:-1] if own else "-")
-    if is_loaded:
-        worst = None if measured is None else measured.congestion
-        cells.append("-" if worst is None else f"{float(worst.times_optimum):.3f}")
-    timed = {} if measured is None else {found.size_bytes: found for found in measured.sizes}
+    def scaled(algbw: Fraction) -> str:
+        return rates.number(float(busbw(algbw, result.collective)), 2)
+
+    cells, in_turn = ["NO" if one.rate is None else "-", "-"], "-"
+    if one.rate is not None:
+        is_set = len(one.rates) > 1
+        own = name != IN_NETWORK and not is_set  # the former has an optimum of its own
+        cells = [f"{scaled(min(one.rates))}-{scaled(max(one.rates))}" if is_set else scaled(one.rate)]
+        cells.append(f"{float(one.rate / result.bound.algbw):.1%}"[:-1] if own else "-")
+        if one.report is not None and one.report.pipelined_algbw is not None and one.algbw and not is_set:
+            in_turn = scaled(one.algbw)
+    cells += [in_turn] * has_steps
+    timed = {} if one.measured is None else {found.size_bytes: found for found in one.measured.sizes}
     for size in sizes:
         found = timed.get(size)
         share = None if found is None or name == IN_NETWORK else found.efficiency
         cells.append("-" if found is None else microseconds(float(found.time)))
         cells.append("-" if share is None else f"{share:.1%}"[:-1])
-    steps = None if report.n_steps is None or one.algbw is None else report.n_steps
-    if result.collective.kind is CollectiveKind.ALLTOALL:
-        routes = "-" if one.form else "routes"
-        return (*cells, routes if steps is None else str(steps))
-    height = "-" if report.height_max is None or one.algbw is None else str(report.height_max)
-    return (
-        *cells,
-        "-" if one.trees is None else str(one.trees),
-        height if steps is None else f"{steps} steps",
-    )
+    return tuple(cells)
 
 
-def _is_stepped(result: Comparison, one: ComparisonRow) -> bool:
-    stepped = one.report is not None and one.report.n_steps is not None
-    return stepped and result.collective.kind is not CollectiveKind.ALLTOALL
+def _shape_cells(line: Line, *, alltoall: bool) -> list[str]:
+    """Trees and heights, or steps, of schedules that are equally fast; numbers as a range."""
+    found: tuple[list[str], list[str]] = ([], [])
+    for _, one in line:
+        report = one.report
+        assert report is not None
+        steps = None if report.n_steps is None or one.algbw is None else report.n_steps
+        height = None if one.algbw is None else report.height_max
+        if alltoall:
+            found[1].append(str(steps or ("-" if one.form else "routes")))
+        else:
+            found[0].append(str(one.trees or "-"))
+            found[1].append(f"{steps} steps" if steps is not None else str(height or "-"))
+    cells = []
+    for column in found[alltoall:]:
+        different = sorted({*column} - {"-"}, key=lambda value: (len(value), value))
+        numbers = [value for value in different if value.isdigit()]
+        span = ["-".join(dict.fromkeys((numbers[0], numbers[-1])))] if numbers else []
+        cells.append(", ".join([*span, *(value for value in different if value not in numbers)]) or "-")
+    return cells
 
 
 def _legend(
-    result: Comparison, shown: Sequence[tuple[str, ComparisonRow]], sizes: Sequence[int], rates: Rates
+    result: Comparison, shown: Sequence[Shown], sizes: Sequence[int], rates: Rates, *, shows_all: bool
 ) -> Iterator[Row]:
     """What columns and marks mean, what was verified, and what could not be run."""
-    yield row("% opt", "share of the optimum at large sizes")
-    if any(_is_stepped(result, one) for _, one in shown if one.algbw is not None):
-        yield row("*", "steps run one after another; steps that overlap are faster, as times at sizes show")
-    if any(one.measured is not None and one.measured.congestion is not None for _, one in shown):
-        yield row("load", "time of the busiest link over the time at the optimum; 1.000 is the best possible")
+    yield row("% opt", "share of the optimum at large sizes, messages cut into slices")
+    if any(one.report and one.report.pipelined_algbw not in (None, one.report.algbw) for _, one in shown):
+        yield row("", "step by step: busbw if each step waits for the one before")
     if sizes:
         yield row("% bound", "lower bound on the time at this size over the simulated time")
     if (found := result.in_network) is not None:
@@ -200,8 +253,12 @@ def _legend(
     skipped: dict[str, list[str]] = defaultdict(list)
     for one in result.rows:
         if one.refusal:
-            skipped[one.refusal.removeprefix(f"{one.algorithm}: ")].append(one.algorithm)
-    texts = [f"{', '.join(names)}: {reason}" for reason, names in skipped.items()]
+            says_why = shows_all or one.always_shown or one.is_late
+            reason = (
+                f": {one.refusal.removeprefix(f'{one.algorithm}: ')}" if says_why else " (--all says why)"
+            )
+            skipped[reason].append(one.algorithm)
+    texts = [f"{', '.join(names)}{reason}" for reason, names in skipped.items()]
     yield row("not run", "\n".join(texts) or None)
     untimed = [one for one in result.rows if one.measured is not None and one.measured.refusal]
     texts = [f"{one.algorithm}: {one.measured.refusal}" for one in untimed if one.measured is not None]
@@ -221,19 +278,29 @@ def _file_rows(one: ComparisonRow) -> Iterator[Row]:
         yield from (row("note", f"{one.algorithm}: {note}") for note in one.notes)
 
 
-def _time_tables(result: Comparison, shown: Sequence[tuple[str, ComparisonRow]]) -> Iterator[Row | Table]:
+def _time_tables(
+    result: Comparison, shown: Sequence[Shown], named: list[tuple[str, str]], *, shows_all: bool
+) -> Iterator[Row | Table]:
     """Simulated times of many sizes, in tables below each other."""
-    found = {name: one.measured.sizes for name, one in shown if one.measured and one.measured.sizes}
-    if not found:
+    timed, rows = dict(_timed(shown)), dict(shown)
+    if not timed:
         return
-    least = [min(float(one.time) for one in column) for column in zip(*found.values(), strict=True)]
-    bounds = [one.bound for one in next(iter(found.values()))]
+    lines: dict[tuple[float, ...], Line] = defaultdict(list)
+    for name, own in timed.items():
+        lines[tuple(float(at.time) for at in own)].append((name, rows[name]))
+    least = [min(column) for column in zip(*lines, strict=True)]
+    by_loss = sorted(lines, key=lambda own: sum(map(truediv, own, least)))
+    hidden = [] if shows_all else _less_good([lines[own] for own in by_loss], shown)
+    titles = {
+        own: _title([name for name, _ in line], named) for own, line in lines.items() if line not in hidden
+    }
+    bounds = [one.bound for one in next(iter(timed.values()))]
     for first in range(0, len(result.sizes), _ABREAST):
         at = range(first, min(first + _ABREAST, len(result.sizes)))
-        cells = []
-        for name, own in found.items():
-            times = [(float(own[k].time), least[k]) for k in at]
-            cells.append([name, *(f"{time * 1e6:.4g}{'*' * (time <= best)}" for time, best in times)])
+        cells = [
+            [title, *(f"{own[k] * 1e6:.4g}{'*' * (own[k] <= least[k])}" for k in at)]
+            for own, title in titles.items()
+        ]
         last = ["" if (limit := bounds[k]) is None else f"{float(limit.time) * 1e6:.4g}" for k in at]
         cells += [["lower bound", *last]] if any(last) else []
         yield Table(["us", *(format_size(result.sizes[k]) for k in at)], cells, 1)
@@ -250,10 +317,11 @@ def _values(bound: Bound, collective: Collective, one: ComparisonRow) -> dict[st
     found |= {} if one.measured is None else _measured_values(one.measured)
     if one.report is None:
         return {**found, "refusal": one.refusal}
-    if one.algbw is not None:
+    if one.algbw is not None and one.rate is not None:
         found |= {
             **both_values(one.algbw, collective),
-            "gap": float(1 - one.algbw / bound.algbw),
+            **rate_values("pipelined_algbw", one.report.pipelined_algbw),
+            "gap": float(1 - one.rate / bound.algbw),
             "optimal": one.report.is_optimal or (False if bound.is_tight else None),
         }
     return {**found, **({} if one.trees is None else {"trees": one.trees}), **verification_values(one.report)}

@@ -7,11 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from treadle.render.problems import (
+    below,
     describe_witness,
     note_rows,
     problem_rows,
+    range_of_set,
     shape_row,
     throughput,
+    throughput_rows,
     verification_values,
     verified_row,
     violations_row,
@@ -55,13 +58,20 @@ def verify_rows(result: VerifyResult, plan: Plan, path: Path, rates: Rates) -> I
         absent = counted(result.n_absent, "compute node")
         text = f"{absent} of this topology are not in the plan; its claims concern the rest"
         yield row("note", text, absent_compute_nodes=result.n_absent)
+    in_turn = "" if report.pipelined_algbw in (None, report.algbw) else " step by step"
     yield Row(
         "claimed",
-        f"{rates.both(plan.algbw, collective)} ({plan.algorithm})",
-        {"algorithm": plan.algorithm, **throughput(plan)},
+        f"{rates.both(plan.algbw, collective)}{in_turn} ({plan.algorithm})",
+        {"algorithm": plan.algorithm, **throughput(plan, report.pipelined_algbw)},
     )
     if best is not None:
         yield row("", f"optimum {rates.both(best, collective)}")
+    known = [one.rate for one in result.reports if one.rate is not None]
+    if len(plan.entries) > 1 and known:
+        yield row("schedule", range_of_set(len(plan.entries), known, rates))
+    elif in_turn and report.algbw is not None and report.pipelined_algbw is not None:
+        gap = below(report.pipelined_algbw, report.bound)
+        yield from throughput_rows(collective, report.algbw, report.pipelined_algbw, rates, {}, gap=gap)
     schedule = plan.entries[-1].schedule
     shape = shape_row(schedule, plan.algorithm, report=report)
     if isinstance(schedule, FactoredSchedule):
@@ -75,7 +85,7 @@ def verify_rows(result: VerifyResult, plan: Plan, path: Path, rates: Rates) -> I
         {} if plan.witness is None else {"witness": witness_values(plan.witness, plan.topology)},
         # below the bound of a certificate nothing is known: another certificate might prove less
         {"optimal": True if whole.is_optimal else None},
-        gap=float(1 - whole.algbw / whole.bound) if whole.algbw and whole.bound is not None else None,
+        gap=float(1 - whole.rate / whole.bound) if whole.rate and whole.bound is not None else None,
     )
     for one in result.reports:
         yield row("verified", verified_row(one).text)

@@ -7,16 +7,23 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from treadle.inputs.problem import exact_text
-from treadle.render.expectations import library_rows
 from treadle.render.files import describe_shortfall, shortfall_values
 from treadle.render.names import describe_links
-from treadle.render.problems import group_rows, mesh_rows, problem_rows, throughput
+from treadle.render.problems import (
+    group_rows,
+    library_rows,
+    mesh_rows,
+    problem_rows,
+    range_of_set,
+    throughput,
+    throughput_rows,
+)
 from treadle.render.quantities import AS_THEY_COME, Rates, counted
 from treadle.render.rows import Row, Table, facts, fields_of, framed, given, row
 from treadle.schedules.plan import Plan
-from treadle.schedules.steps.steps import StepSchedule
 from treadle.topologies.topology import Topology
 from treadle.units import format_size
+from treadle.verification.schedules import pipelined_algbw
 
 if TYPE_CHECKING:
     from treadle.api.run import RunResult, RuntimeName, SweepRow
@@ -33,17 +40,34 @@ MOST_LINKS = 64
 """Links of a cut that JSON lists."""
 
 
-def _plan_rows(plan: Plan | PlacedSchedule, rates: Rates, *more: str) -> Iterator[Row]:
-    """Problem, optimum and throughput of a plan; JSON leaves out `more` keys."""
+def _plan_rows(
+    plan: Plan | PlacedSchedule, rates: Rates, *more: str, rows: Sequence[SimulatedRow] = ()
+) -> Iterator[Row]:
+    """Problem, optimum and throughput of a plan; JSON leaves out `more` keys.
+
+    What a set by size reaches is that of `rows`.
+    """
     left_out = ("nodes", "links", "forwarders", "root", "weights", *more)
     for one in problem_rows(plan.topology, plan.collective):
         yield Row(one.label, one.text, {key: one.facts[key] for key in one.facts if key not in left_out})
     if plan.optimal_algbw is not None:
         yield row("optimum", rates.both(plan.optimal_algbw, plan.collective))
-    schedule = plan.entries[-1].schedule if isinstance(plan, Plan) else plan.schedule
-    steps = "; if steps do not overlap" if isinstance(schedule, StepSchedule) else ""
-    known = f"{rates.both(plan.algbw, plan.collective)}, verified ({plan.algorithm}){steps}"
-    yield Row("schedule", known, throughput(plan))
+    if isinstance(plan, Plan):
+        pipelined = pipelined_algbw(plan.topology, plan.collective, plan.entries[-1].schedule)
+    else:
+        pipelined = plan.report.pipelined_algbw
+    found, known = throughput(plan, pipelined), f"verified ({plan.algorithm})"
+    if len(plan.entries) > 1:
+        shares = [one.efficiency for one in rows if one.efficiency is not None]
+        reached = [one.algbw_bytes_per_s for one in rows]
+        text = (
+            range_of_set(len(plan.entries), reached, rates, *shares)
+            if rows
+            else f"{len(plan.entries)} schedules by size"
+        )
+        yield Row("schedule", f"{text}, {known}", found)
+    else:
+        yield from throughput_rows(plan.collective, plan.algbw, pipelined, rates, found, known=known)
 
 
 # ``simulate``
@@ -65,7 +89,7 @@ def simulation_rows(
     # here, because `run` simulates nothing
     from treadle.simulation.simulated_plans import SliceLimit
 
-    yield from _plan_rows(plan, rates, "model")
+    yield from _plan_rows(plan, rates, "model", rows=result.rows)
     yield facts(algorithm=plan.algorithm)
     yield from mesh_rows(mesh, axes)
     if shared is not None:
@@ -357,13 +381,13 @@ def _verdict_text(one: JudgedTable, rates: Rates) -> str:
 def _verdict_values(one: JudgedTable) -> dict[str, object]:
     verdict, limit = one.verdict, one.with_nvls
     values = {"verdict": verdict.outcome, "reason": verdict.reason, **given(share=verdict.share)}
-    if verdict.expected is not None:
-        names = ("low", "value", "high")
-        values["expected"] = {
-            "kind": verdict.expected.kind,
-            "source": verdict.expected.source,
-            **{f"{name}_busbw_bytes_per_s": getattr(verdict.expected, name) * 1e9 for name in names},
-        }
+    reach = verdict.expected
+    for key, each in () if reach is None else (("expected", reach), ("predicted", reach.model)):
+        if each is not None:
+            rates = {
+                f"{name}_busbw_bytes_per_s": getattr(each, name) * 1e9 for name in ("low", "value", "high")
+            }
+            values[key] = {"kind": each.kind, "source": each.source, **rates}
     values["explanations"] = [
         {
             **fields_of(each, "name", "text", "check"),
@@ -401,10 +425,11 @@ def _judged_rows(found: Diagnosis, one: JudgedTable, rates: Rates) -> Iterator[R
     for yardstick in one.yardsticks:
         yield row(yardstick.name, _limit_text(one, yardstick, rates))
     reach = one.verdict.expected
-    if reach is not None:
-        text = f"{_figure(reach.value, rates):>12} {peak.busbw / reach.value:>5.0%}  of {reach.source}"
-        yield row(reach.kind, text)
-        yield row("assumed", f"the library's graph: {reach.graph}" if reach.graph else None)
+    for each in () if reach is None else (reach, reach.model):
+        if each is not None:
+            text = f"{_figure(each.value, rates):>12} {peak.busbw / each.value:>5.0%}  of {each.source}"
+            yield row(each.kind, text)
+            yield row("assumed", f"the library's graph: {each.graph}" if each.graph else None)
     if one.with_nvls is not None:
         text = f"with NVLink SHARP, NCCL's default, the optimum is {rates(one.with_nvls.busbw)}"
         yield row("note", text)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -10,8 +10,8 @@ import numpy as np
 
 from treadle.inputs.problem import busbw_values, exact_text, model_of
 from treadle.render.names import describe_links, describe_nodes
-from treadle.render.quantities import AS_THEY_COME, Rates, busbw, counted, shortfall
-from treadle.render.rows import Row, facts, given, rate_values, row
+from treadle.render.quantities import AS_THEY_COME, Rates, busbw, counted, microseconds, shortfall
+from treadle.render.rows import Row, Table, facts, fields_of, framed, given, rate_values, row
 from treadle.schedules.alltoall.alltoall_witness import DistanceWitness
 from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.schedules.alltoall.route_cost import route_loads
@@ -29,9 +29,11 @@ from treadle.schedules.trees.group_schedule import GroupSchedule
 from treadle.schedules.witness import CutWitness, Witness
 from treadle.topologies import has_switches, has_uniform_links, is_regular
 from treadle.topologies.topology import Topology
+from treadle.units import format_size
 
 if TYPE_CHECKING:
     from treadle.schedulers.alone_rates import AloneRate
+    from treadle.schedulers.expectations import Expectations
     from treadle.schedulers.shared_rates import SharedRates
     from treadle.schedulers.third_party.placed_schedules import PlacedSchedule
     from treadle.schedules.plan import Plan
@@ -279,10 +281,13 @@ def rate_rows(found: RateResult, rates: Rates, *, is_alone: bool) -> Iterator[Ro
         yield row("bottleneck", "; ".join(terms) or "none")
 
 
-def throughput(plan: Plan | PlacedSchedule) -> dict[str, object]:
-    """The claimed throughput at large sizes on the modelled fabric, and its bound where it has one."""
+def throughput(plan: Plan | PlacedSchedule, pipelined: Fraction | None = None) -> dict[str, object]:
+    """The claimed throughput at large sizes on the modelled fabric, and its bound where it has one.
+
+    Of steps that is as one waits for another; `pipelined` is what sliced messages reach.
+    """
     topology, collective = plan.topology, plan.collective
-    found = both_values(plan.algbw, collective)
+    found = both_values(plan.algbw, collective) | rate_values("pipelined_algbw", pipelined)
     if not has_switches(topology) and has_uniform_links(topology) and is_regular(topology):
         found["t_b_exact"] = exact_text(node_bandwidth(topology) / plan.algbw)
     if collective.kind is CollectiveKind.ALLTOALL:
@@ -293,6 +298,37 @@ def throughput(plan: Plan | PlacedSchedule) -> dict[str, object]:
     if (best := plan.optimal_algbw) is not None:
         found |= both_values(best, collective, "optimal_")
     return found
+
+
+def throughput_rows(
+    collective: Collective,
+    algbw: Fraction,
+    pipelined: Fraction | None,
+    rates: Rates,
+    found: Mapping[str, object],
+    *,
+    gap: str = "",
+    known: str = "",
+) -> Iterator[Row]:
+    """The throughput at large sizes; of steps that of sliced messages, then that of steps in turn."""
+    if pipelined is None or pipelined == algbw:
+        yield Row("schedule", f"{rates.both(algbw, collective)}, {gap or known}", found, is_key=True)
+        return
+    sliced, in_turn = (rates(busbw(one, collective)) for one in (pipelined, algbw))
+    text = (
+        f"{rates.exact(pipelined)} pipelined, {gap};" if gap else f"asymptotic {rates(pipelined)} pipelined,"
+    )
+    yield Row("schedule", f"{text} {rates(algbw)} step by step", found, is_key=True)
+    known = f"; {known}" if known else ""
+    yield row("", f"{sliced} busbw pipelined, {in_turn} step by step{known}")
+
+
+def range_of_set(number: int, algbws: Sequence[Fraction | float], rates: Rates, *shares: float) -> str:
+    """The range of a set by size: of its throughput, and of its shares of the bound of each size."""
+    low, most = (rates(Fraction(value)) for value in (min(algbws), max(algbws)))
+    text = f"{counted(number, 'schedule')} by size, {low if low == most else f'{low} to {most}'} algbw"
+    span = dict.fromkeys(f"{share:.0%}" for share in (min(shares), max(shares))) if shares else ()
+    return f"{text}, {' to '.join(span)} of each size's bound" if shares else text
 
 
 def shape_row(
@@ -452,3 +488,88 @@ def written_row(path: object, seconds: Mapping[str, float] | None = None) -> Row
 def note_rows(notes: Iterable[str]) -> Iterator[Row]:
     """A row for each note."""
     return (row("note", note) for note in notes)
+
+
+def expectation_rows(
+    topology: Topology, collective: Collective, rates: Rates, *, nvls: bool = True
+) -> Iterator[Row]:
+    """What real machines achieve at 1 GB, the library's choice, and the optimum with NVLink SHARP."""
+    # here, as bounds of fabrics without a machine need none of it
+    from treadle.schedulers.expectations import LARGE_BYTES, Expectations, expectations_of
+
+    found = expectations_of(topology, collective)
+    if not isinstance(found, Expectations):
+        return
+    at, large = f"at {format_size(LARGE_BYTES)}", Fraction(LARGE_BYTES)
+    if found.in_network is not None and nvls:
+        best = found.in_network.algbw
+        text = f"{rates.both(best, collective)} with NVLink SHARP, which NCCL uses by default"
+        yield Row("optimum", text, both_values(best, collective, "nvls_optimal_"))
+    for one in found.achievable:
+        reached = rates.both(large / Fraction(one.time_s), collective)
+        span = f"{_plain(rates, large, one.high_s)} to {rates(large / Fraction(one.low_s))} algbw"
+        yield row("achievable", f"{reached} {at}; 90% within {span}\n{one.source}")
+    if found.model is not None:
+        (pick,) = found.picks
+        reached = rates.both(large / Fraction(pick.time_s), collective)
+        yield row(found.model.name, f"{pick}: {reached} {at}; predicted by {found.model}")
+    yield _expectation_values(found)
+
+
+def _plain(rates: Rates, size: Fraction, time_s: float) -> str:
+    """A throughput without its unit."""
+    return rates(size / Fraction(time_s)).split()[0]
+
+
+def _expectation_values(found: Expectations) -> Row:
+    """What is achievable, and the library's version, assumed channels and picks, for JSON."""
+    values: dict[str, object] = {}
+    if found.achievable:
+        values["achievable"] = [
+            fields_of(one, "size_bytes", "time_s", "low_s", "high_s", "source", "error")
+            for one in found.achievable
+        ]
+    if found.model is not None:
+        picks = [
+            {"size_bytes": size, **fields_of(pick, "algorithm", "protocol", "channels", "time_s")}
+            for size, pick in zip(found.sizes, found.picks, strict=True)
+        ]
+        stated = {**fields_of(found.model, "name", "version"), "graph": str(found.model.graph)}
+        values["library"] = {**stated, "picks": picks}
+    return facts(values)
+
+
+def library_rows(
+    topology: Topology,
+    collective: Collective,
+    sizes: Sequence[int],
+    simulated: Callable[[str, int], float | None] | None = None,
+) -> Iterator[Row | Table]:
+    """What is achievable and the library's choice at each size; `simulated`: seconds of its schedules."""
+    from treadle.schedulers.expectations import Expectations, expectations_of
+
+    found = expectations_of(topology, collective, sizes)
+    if not isinstance(found, Expectations) or not (found.achievable or found.picks):
+        return
+    columns: list[list[str]] = [["size", *map(format_size, sizes)]]
+    if found.achievable:
+        reached = [(one.time_s, one.low_s, one.high_s) for one in found.achievable]
+        texts = ["{} ({} to {})".format(*map(microseconds, times)) for times in reached]
+        columns.append(["achievable (us)", *texts])
+    if found.model is not None:
+        name = found.model.name.upper()
+        columns.append([f"{name} picks", *map(str, found.picks)])
+        columns.append([f"{name}'s model (us)", *(microseconds(pick.time_s) for pick in found.picks)])
+        if simulated is not None:
+            own = [simulated(pick.algorithm, size) for size, pick in zip(sizes, found.picks, strict=True)]
+            columns.append(["simulated (us)", *("-" if one is None else microseconds(one) for one in own)])
+    headings, *cells = zip(*columns, strict=True)
+    yield from framed(Table(headings, cells, 1))
+    if found.achievable:
+        sources = "\n".join(dict.fromkeys(one.source for one in found.achievable))
+        yield row("achievable", f"fitted on measurements, with the band of 90%: {sources}")
+    if found.model is not None:
+        yield row(found.model.name, f"choice and time predicted by {found.model}")
+        if simulated is not None:
+            yield row("simulated", f"Treadle's simulation of the schedule that {name} picks")
+    yield _expectation_values(found)

@@ -8,7 +8,6 @@ from math import ceil, inf
 from typing import TYPE_CHECKING, Any
 
 from treadle.inputs.problem import exact_text
-from treadle.render.expectations import expectation_rows, library_rows
 from treadle.render.names import describe_links
 from treadle.render.problems import (
     assumption,
@@ -17,14 +16,18 @@ from treadle.render.problems import (
     bound_rows,
     bound_values,
     describe_witness,
+    expectation_rows,
     group_rows,
+    library_rows,
     note_rows,
     problem_rows,
+    range_of_set,
     rate_rows,
     saturated_links,
     seconds_row,
     shape_row,
     throughput,
+    throughput_rows,
     topology_text,
     verified_row,
     witness_values,
@@ -82,18 +85,14 @@ def solve_rows(
 
 def schedule_rows(result: SolveResult, rates: Rates) -> Iterator[Row]:
     """The schedule: its throughput, gap and shape."""
-    plan, bound = result.plan, result.bound
-    limit = None if bound is None else bound.algbw
-    gap = below(plan.algbw, limit, is_tight=bound is None or bound.is_tight)
+    plan, bound, pipelined = result.plan, result.bound, result.report.pipelined_algbw
+    limit, rate = None if bound is None else bound.algbw, pipelined or plan.algbw
+    gap = below(rate, limit, is_tight=bound is None or bound.is_tight)
     gap = "optimal" if result.is_optimal else gap
-    yield Row(
-        "schedule",
-        f"{rates.both(plan.algbw, plan.collective)}, {gap}",
-        {"algorithm": plan.algorithm, **throughput(plan), "optimal": result.is_optimal},
-        is_key=True,
-    )
+    found = {"algorithm": plan.algorithm, **throughput(plan, pipelined), "optimal": result.is_optimal}
+    yield from throughput_rows(plan.collective, plan.algbw, pipelined, rates, found, gap=gap)
     if limit is not None:
-        yield facts({"gap": float(1 - plan.algbw / limit)})
+        yield facts({"gap": float(1 - rate / limit)})
     schedule = plan.entries[-1].schedule
     yield shape_row(schedule, plan.algorithm, report=result.report, per_root=result.trees_per_root)
     if saturated := saturated_links(plan):
@@ -152,11 +151,11 @@ def bound_result_rows(
         yield facts(bound_values(bound, topology, collective))
     else:
         yield from bound_rows(topology, collective, bound, rates, shared)
-        if not result.at_sizes:
-            yield from expectation_rows(topology, collective, rates)
     yield from note_rows(result.notes if shared is not None else ())
     if result.rate is not None:
         yield from rate_rows(result.rate, rates, is_alone=shared is None)
+    if not result.at_sizes:
+        yield from expectation_rows(topology, collective, rates)
     yield from _size_rows(result, rates)
     if mesh is not None and result.groups is None and result.rate is None:
         # axes over all ranks make one group, whose rate alone is that of all groups together
@@ -240,8 +239,11 @@ def size_set_rows(
         for one in bound_rows(plan.topology, plan.collective, result.bound, rates):
             yield Row(one.label, one.text)
     yield row("cost model", model.name, cost_model=model.name, cost_model_source=model.source)
+    algbws = [one.size_bytes / one.seconds for one in result.rows]
+    shares = [float(one.bound.time) / one.seconds for one in result.rows if one.bound is not None]
+    yield row("schedule", range_of_set(len(plan.entries), algbws, rates, *shares), key=True)
     text = f"{counted(result.n_candidates, 'candidate')}, all verified, {result.n_timed} of them simulated"
-    yield row("schedules", text, key=True, candidates=result.n_candidates, timed=result.n_timed)
+    yield row("", text, candidates=result.n_candidates, timed=result.n_timed)
     yield row("not run", ", ".join(result.left_out) or None, left_out=list(result.left_out))
     cells = [_range_cells(entry, result) for entry in plan.entries]
     headings = ("sizes", "schedule", "slices", "us", "best baseline", "% bound")

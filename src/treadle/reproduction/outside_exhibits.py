@@ -1,4 +1,4 @@
-"""Training steps that others measured: a model is fitted on one row and compared with the rest."""
+"""What others measured: training steps, where a model is fitted on one row, and collectives."""
 
 from __future__ import annotations
 
@@ -33,5 +33,15 @@ OUTSIDE = (
         place="DeepSeek-V3 Technical Report, sections 1 to 4",
         model=f"{STEP} (roofline at 0.6 of the fp8 peak; nothing fitted)",
         quick_s=3,
+    ),
+    simulated(
+        "measured",
+        "NCCL in one box: achievable beside measured",
+        "treadle.reproduction.measured_times:measured",
+        place="rows of ai-dynamo/aiconfigurator",
+        model="fitted curves (constants of these rows)",
+        quick_s=0.1,
+        full_s=70,
+        left_out="fitting anew, where the rows are",
     ),
 )

@@ -63,6 +63,12 @@ class ComparisonRow:
     measured : RowMeasures, optional
         What its messages take on the fabric, where that was asked for.
     notes : tuple of str
+    rates : tuple of Fraction
+        Of a set by size that was brought: asymptotic algbw of each of its schedules, bytes/s.
+    is_baseline : bool
+        What people have without Treadle: a textbook's, a library's or another project's.
+    always_shown : bool
+        Named, brought, or what the machine's library runs: tables have it however slow it is.
 
     Examples
     --------
@@ -82,11 +88,19 @@ class ComparisonRow:
     is_peer: bool = False
     measured: RowMeasures | None = None
     notes: tuple[str, ...] = ()
+    rates: tuple[Fraction, ...] = ()
+    is_baseline: bool = False
+    always_shown: bool = False
 
     @property
     def algbw(self) -> Fraction | None:
-        """As the verifier computed it, bytes/s; None without a valid schedule."""
+        """As the verifier computed it, of steps in turn, bytes/s; None without a valid schedule."""
         return self.report.algbw if self.report is not None and self.report.is_ok else None
+
+    @property
+    def rate(self) -> Fraction | None:
+        """Asymptotic algbw, of steps that of sliced messages, bytes/s; None without a valid schedule."""
+        return self.report.rate if self.report is not None and self.report.is_ok else None
 
 
 @brief("bound", "row")
@@ -156,7 +170,8 @@ class Comparison(Tabular):
                 "algorithm": row.algorithm,
                 "algbw_bytes_per_s": row.algbw,
                 "busbw_bytes_per_s": None if row.algbw is None else row.algbw * factor,
-                "share_of_bound": None if row.algbw is None else row.algbw / self.bound.algbw,
+                "pipelined_algbw_bytes_per_s": row.report and row.report.pipelined_algbw,
+                "share_of_bound": None if row.rate is None else row.rate / self.bound.algbw,
                 "trees": row.trees,
                 "seconds": row.seconds,
                 "refusal": row.refusal,

@@ -1,24 +1,23 @@
-"""What to expect of the machine behind a fabric: its library's choices, and the optimum with NVLink SHARP."""
+"""Expectations of the machine behind a fabric: its library's choices, the optimum with NVLink SHARP."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from treadle.brief import brief
 from treadle.context import TimeLimitError
 from treadle.inputs.problem import Problem
-from treadle.machines.libraries import library_of
+from treadle.machines.achievable import Achievable
+from treadle.machines.libraries import achievable_time, library_of
 from treadle.machines.nccl import LibraryModel, LibraryPick
-from treadle.machines.system import System, system_of
+from treadle.machines.system import System, system_of_groups
 from treadle.refusal import Refusal
 from treadle.schedulers.bounds import find_bound
-from treadle.schedulers.summing_twin import summing_twin
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.synthesis.result import Bound
-from treadle.topologies.named_boxes import rank_boxes
 from treadle.topologies.topology import Topology
 
 LARGE_BYTES = 2**30
@@ -30,7 +29,7 @@ _MOST_SUMMING = 128
 @brief("model", "picks")
 @dataclass(frozen=True)
 class Expectations:
-    """What the machine behind a fabric can be expected to do.
+    """Expectations of the machine behind a fabric.
 
     Parameters
     ----------
@@ -40,6 +39,8 @@ class Expectations:
         Of the fabric's library; None for an all-to-all, which libraries send point to point.
     picks : tuple of LibraryPick
         What it runs at each size, by its own model.
+    achievable : tuple of Achievable
+        What is achieved at each size, by measured rows; empty where these say nothing.
     in_network : Bound, optional
         The optimum of an allreduce with NVLink SHARP, where the fabric's NVSwitches have it and it does not
         say so.
@@ -58,31 +59,53 @@ class Expectations:
     sizes: tuple[int, ...]
     model: LibraryModel | None
     picks: tuple[LibraryPick, ...]
+    achievable: tuple[Achievable, ...] = ()
     in_network: Bound | None = None
+
+
+NVLS = "nvls"
+"""The scheduler that serves it."""
+_FASTER_THAN = 300 * 10**9
+"""Bytes/s of a GPU's links to the switches: A100 has so many, and switches that do not sum."""
+
+
+def summing_twin(problem: Problem) -> Problem | None:
+    """The problem on the same fabric with NVSwitches that sum and copy; None where that is no question.
+
+    It is one if all ranks of an allreduce, and nothing else, are joined to the same switch by fast links,
+    and the fabric has no switch that sums or copies.
+    """
+    topology, collective = problem.topology, problem.collective
+    is_said = topology.multicast.any() or topology.aggregation.any()
+    if collective.kind is not CollectiveKind.ALLREDUCE or collective.groups is not None or is_said:
+        return None
+    able = np.zeros(topology.n_nodes, dtype=np.bool_)
+    for switch in topology.switches.tolist():
+        leaving, entering = topology.tails == switch, topology.heads == switch
+        ends = set(topology.heads[leaving].tolist()), set(topology.tails[entering].tolist())
+        if ends[0] == ends[1] == set(collective.ranks):
+            width = topology.bandwidths[leaving | entering].min()
+            able[switch] = width > _FASTER_THAN
+    if not able.any():
+        return None
+    return replace(problem, topology=replace(topology, multicast=able, aggregation=able))
 
 
 def system_of_group(topology: Topology, collective: Collective) -> System | Refusal:
     """Return the machine that each group of a collective has, or why it is not known."""
-    system = system_of(topology)
-    if isinstance(system, Refusal):
-        return system
-    box_of = dict(zip(topology.compute_nodes.tolist(), rank_boxes(topology), strict=True))
-    groups = [collective.ranks]
-    if collective.blocks is not None:
-        groups = [tuple(collective.ranks[rank] for rank in block) for block in collective.blocks]
-    shapes = set()
-    for group in groups:
-        _, counts = np.unique([box_of[node] for node in group], return_counts=True)
-        shapes |= {(len(counts), int(count)) for count in counts}
-    if len(shapes) > 1 or collective.weights is not None:
-        return Refusal("its boxes hold different numbers of ranks or unequal shards")
-    return system.group(*shapes.pop())
+    if collective.weights is not None:
+        return Refusal("its shards are unequal")
+    rank_of = {node: rank for rank, node in enumerate(topology.compute_nodes.tolist())}
+    blocks = collective.blocks or (range(len(collective.ranks)),)
+    return system_of_groups(
+        topology, [[rank_of[collective.ranks[rank]] for rank in block] for block in blocks]
+    )
 
 
 def expectations_of(
     topology: Topology, collective: Collective, sizes: Sequence[int] = (LARGE_BYTES,)
 ) -> Expectations | Refusal:
-    """Return what the machine behind a fabric can be expected to do.
+    """Return the expectations of the machine behind a fabric.
 
     Parameters
     ----------
@@ -110,4 +133,7 @@ def expectations_of(
             in_network = find_bound(twin)
         except TimeLimitError:
             in_network = None
-    return Expectations(tuple(sizes), model, tuple(picks), in_network)
+    reached = [achievable_time(system, collective.kind, size) for size in sizes]
+    achieved = tuple(one for one in reached if isinstance(one, Achievable))
+    achieved = achieved if len(achieved) == len(sizes) else ()
+    return Expectations(tuple(sizes), model, tuple(picks), achieved, in_network)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from treadle.inputs.problem import Problem
+from treadle.schedulers.expectations import NVLS
 from treadle.schedulers.schedulers import find_scheduler
-from treadle.schedulers.summing_twin import NVLS
-from treadle.schedules.schedule import Schedule
 from treadle.schedules.trees.forest import Direction, Forest, ForestSchedule
 from treadle.schedules.trees.forest_cost import algbw
 from treadle.topologies.topology import Topology
@@ -39,11 +38,9 @@ def sent_copies(topology: Topology, schedule: ForestSchedule) -> tuple[int, int]
     return best
 
 
-def copy_notes(problem: Problem, schedule: Schedule, *, is_asked: bool) -> tuple[str, ...]:
+def copy_notes(problem: Problem, schedule: ForestSchedule, *, is_asked: bool) -> tuple[str, ...]:
     """A note on copies that switches save, or that they would if the plan let them."""
     topology, collective = problem.topology, problem.collective
-    if not isinstance(schedule, ForestSchedule) or not topology.multicast.any():
-        return ()
     sent, received = sent_copies(topology, schedule)
     if received > sent:
         copies = "copy" if sent == 1 else "copies"

@@ -45,6 +45,14 @@ def _of(form: ScheduleForm, *always: Any) -> Callable[..., Scheduler]:
 
 _trees, _steps = _of(ScheduleForm.TREES), _of(ScheduleForm.STEPS)
 _exchanges, _routes = _of(ScheduleForm.ALLTOALL_STEPS, _ALLTOALL), _of(ScheduleForm.ROUTES, _ALLTOALL)
+
+
+def _library(name: str, need: str, source: str) -> Scheduler:
+    made_by, needs = f"{_LIBRARIES}:library_schedule", (f"{_LIBRARIES}:{need}",)
+    how = Comparing.MACHINES
+    return _trees(name, SPANNING_KINDS, made_by, needs=needs, source=source, comparing=how, is_peer=True)
+
+
 OWN = (
     _trees(
         FORESTCOLL,
@@ -184,21 +192,7 @@ OWN = (
         source="Huang et al., MultiTree (ISCA 2021); dissertation, 4.6.5",
         is_peer=True,
     ),
-    *(
-        _trees(
-            library,
-            SPANNING_KINDS,
-            f"{_LIBRARIES}:library_schedule",
-            needs=(f"{_LIBRARIES}:{need}",),
-            source=source,
-            comparing=Comparing.MACHINES,
-            is_peer=True,
-        )
-        for library, need, source in (
-            ("nccl", "nvidia_gpus", "what NCCL 2.30 picks at 1 GB: its tuning.cc"),
-            ("rccl", "amd_gpus", "what RCCL 2.21.5 picks at 1 GB: its tuning.cc"),
-        )
-    ),
+    _library("nccl", "nvidia_gpus", "what NCCL 2.30 picks at 1 GB: its tuning.cc"),
     _trees(
         "nvls",
         _GATHERS,
@@ -251,6 +245,7 @@ OWN = (
         source="NCCL's symmetric kernels: rings over rails (with --multicast: and STMC)",
         comparing=Comparing.PRACTICE,
     ),
+    _library("rccl", "amd_gpus", "what RCCL 2.21.5 picks at 1 GB: its tuning.cc"),
     _trees("ring", SPANNING_KINDS, f"{_TREE_BASELINES}.ring:ring", source="common practice (NCCL, RCCL)"),
     _trees(
         "three-stage",

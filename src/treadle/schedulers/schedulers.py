@@ -95,8 +95,6 @@ def scheduler(
 
 LIBRARIES = MappingProxyType(
     {
-        "nccl": "ring, double-binary-tree, nvls and pat",
-        "rccl": "ring and double-binary-tree",
         "mpi": "ring, recursive-doubling, halving-doubling and bruck",
     }
 )

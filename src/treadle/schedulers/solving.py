@@ -15,7 +15,6 @@ from treadle.options.keywords import OptionKeywords
 from treadle.schedulers.alone_rates import AloneRate, rates_of
 from treadle.schedulers.asked_options import record_asked
 from treadle.schedulers.generation import fall_back, generate, options_for
-from treadle.schedulers.multicast_copies import copy_notes
 from treadle.schedulers.schedulers import default_algorithm, find_scheduler
 from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.alltoall.timed_routes import TimedRoutes
@@ -156,7 +155,10 @@ def solve_problem(
         with running.stage("multicast"):
             switched = ask_switches(problem.topology, problem.collective, found.schedule)
             found = replace(found, schedule=switched)
-    if isinstance(found.schedule, ForestSchedule):
+    if isinstance(found.schedule, ForestSchedule) and problem.topology.multicast.any():
+        # here, as few fabrics have such switches
+        from treadle.schedulers.multicast_copies import copy_notes
+
         notes = copy_notes(problem, found.schedule, is_asked=is_multicast)
         found = replace(found, notes=(*found.notes, *notes))
     alone: tuple[AloneRate, ...] = ()

@@ -19,6 +19,9 @@ if importlib.util.find_spec("torch") is None:
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from treadle.torch.peer_tensors import empty as empty
+    from treadle.torch.prices import autoparallel_cost as autoparallel_cost
+    from treadle.torch.prices import autoparallel_prices as autoparallel_prices
+    from treadle.torch.prices import inductor_estimator as inductor_estimator
     from treadle.torch.registration import register as register
     from treadle.torch.settings import Options as Options
 else:

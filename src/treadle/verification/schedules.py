@@ -121,6 +121,31 @@ def verify(
     return judge.report_loads(loads, total, height_max=max(heights))
 
 
+def pipelined_algbw(topology: Topology, collective: Collective, schedule: Schedule) -> Fraction | None:
+    """Return the rate of a sound step schedule as messages are cut into ever more slices; None for others.
+
+    Parameters
+    ----------
+    topology : Topology
+    collective : Collective
+    schedule : Schedule
+
+    Returns
+    -------
+    Fraction, optional
+        Bytes/s, as `Report.pipelined_algbw`.
+    """
+    if isinstance(schedule, StepSchedule):
+        from treadle.verification.steps.step_check import step_rates
+
+        return step_rates(topology, collective, schedule)[1]
+    if isinstance(schedule, ExchangeSchedule):
+        from treadle.verification.alltoall.exchange_check import exchange_rates
+
+        return exchange_rates(topology, collective, schedule)[1]
+    return None
+
+
 def _check_shape(collective: Collective, schedule: ForestSchedule, found: Findings) -> bool:
     if not check_kind(collective, schedule, found):
         return False

@@ -79,7 +79,7 @@ class Report:
     n_violations : int
         How many there are in all.
     algbw : Fraction, optional
-        Bytes/s from the exact loads; None if the schedule is malformed.
+        Bytes/s from the exact loads, of steps as one waits for the other; None if the schedule is malformed.
     bound : Fraction, optional
         Bytes/s that the witness proves to be the most possible; None without a witness that proves one.
     height_max : int, optional
@@ -90,16 +90,24 @@ class Report:
         Layers of routes; None if they are malformed, and for other schedules.
     height_is_exact : bool
         False where `height_max` is a bound that no tree exceeds, of some factored forests.
+    pipelined_algbw : Fraction, optional
+        Of steps, bytes/s: what messages cut into ever more slices reach; None for other schedules.
     """
 
     violations: tuple[Violation, ...]
     n_violations: int
-    algbw: Fraction | None
-    bound: Fraction | None
-    height_max: int | None
+    algbw: Fraction | None = None
+    bound: Fraction | None = None
+    height_max: int | None = None
     n_steps: int | None = None
     n_layers: int | None = None
     height_is_exact: bool = True
+    pipelined_algbw: Fraction | None = None
+
+    @property
+    def rate(self) -> Fraction | None:
+        """Asymptotic algbw, bytes/s: what the busiest link allows; None if the schedule is malformed."""
+        return self.pipelined_algbw or self.algbw
 
     @property
     def is_ok(self) -> bool:
@@ -109,7 +117,7 @@ class Report:
     @property
     def is_optimal(self) -> bool:
         """Nothing is wrong, and the schedule attains the bound that the witness proves."""
-        return self.is_ok and self.bound is not None and self.algbw == self.bound
+        return self.is_ok and self.bound is not None and self.rate == self.bound
 
 
 @dataclass
@@ -138,17 +146,6 @@ class Findings:
         self.kept.extend(Violation(one.kind, f"{place}: {one.message}") for one in other.kept[:room])
         self.total += other.total
 
-    def report(
-        self,
-        *,
-        algbw: Fraction | None = None,
-        bound: Fraction | None = None,
-        height_max: int | None = None,
-        n_steps: int | None = None,
-        n_layers: int | None = None,
-        height_is_exact: bool = True,
-    ) -> Report:
-        """What was found, and what was measured on the way."""
-        return Report(
-            tuple(self.kept), self.total, algbw, bound, height_max, n_steps, n_layers, height_is_exact
-        )
+    def report(self, **facts: Any) -> Report:
+        """What was found, and what was measured on the way: `facts` are of `Report`."""
+        return Report(tuple(self.kept), self.total, **facts)

@@ -415,5 +415,5 @@ def test_facts_of_a_plan() -> None:
     assert facts["Fabric"] == "4 nodes, 8 links"
     assert facts["Busy all the time"] == "2 of 3 links"
     assert facts["Proved bound"] == "2.67 GB/s"
-    assert plan_page._tiles(plan)[2] == ["4", "ranks, no switch", ""]
-    assert plan_page._tiles(plan)[0][1:] == ["algorithm bandwidth at large sizes", ""]
+    assert plan_page.tiles(plan)[2] == ["4", "ranks, no switch", ""]
+    assert plan_page.tiles(plan)[0][1:] == ["algorithm bandwidth at large sizes", ""]

@@ -18,9 +18,12 @@ from treadle.drawing.pages.drawn_fabric import DrawnFabric
 from treadle.drawing.pages.plan_page import arrivals
 from treadle.drawing.plan_loads import busy_links
 from treadle.errors import FormatError
+from treadle.machines.libraries import library_model
+from treadle.machines.nccl import LibraryModel
 from treadle.program.operation_lists import OperationKind
 from treadle.program.program import Program
 from treadle.schedules.plan import Plan
+from treadle.topologies import parse
 from treadle.topologies.topology import TopologyBuilder
 
 
@@ -226,4 +229,18 @@ def test_refusals() -> None:
 def test_other_plans_stand_beside() -> None:
     ring = solved("dgx_a100:1", "allgather", algorithm="ring")
     values = values_of(report(solved("dgx_a100:1", "allgather"), [ring, ring]))
-    assert [one["name"] for one in values["curves"]["series"]] == ["forestcoll", "ring", "ring (2)"]
+    assert [one["name"] for one in values["curves"]["series"]] == [
+        *("forestcoll", "ring", "ring (2)"),
+        "achievable, with its band of 90%",
+        "predicted by NCCL 2.30, 12 channels x 20 GB/s",
+        "best baseline (ring or tree), simulated",
+    ]
+    times = [one["seconds"] for one in values["curves"]["series"]]
+    assert times[5] == times[1], "an allgather's best baseline is the ring"
+    model = library_model(parse("dgx_a100:1"))
+    assert isinstance(model, LibraryModel)
+    picks = [model.pick("allgather", size) for size in values["curves"]["sizes"]]
+    assert times[4] == pytest.approx([pick.time_s for pick in picks], rel=1e-5)
+    achievable = values["curves"]["series"][3]
+    for low, middle, high in zip(*(achievable[name] for name in ("low", "seconds", "high")), strict=True):
+        assert low < middle < high

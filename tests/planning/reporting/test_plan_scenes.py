@@ -78,9 +78,9 @@ def test_all_that_needs_no_simulation(boxes: Plan) -> None:
 
 def test_less_is_said_of_what_is_not_known(boxes: Plan) -> None:
     half = replace(boxes, algbw=boxes.algbw * 3 / 4)
-    assert plan_page._tiles(half)[1] == [format_share(Fraction(3, 4)), "of the proved bound", ""]
+    assert plan_page.tiles(half)[1] == [format_share(Fraction(3, 4)), "of the proved bound", ""]
     bare = replace(boxes, optimal_algbw=None, witness=None)
-    assert plan_page._tiles(bare)[1] == ["no bound", "nothing is proved of the best", ""]
+    assert plan_page.tiles(bare)[1] == ["no bound", "nothing is proved of the best", ""]
     assert plan_page._cut(bare) is None
     assert [name for name, _ in plan_page._facts(bare, None)] == ["Algorithm", "Fabric", "Trees a rank"]
     first = boxes.entries[0]
@@ -210,3 +210,21 @@ def test_others_are_of_the_same_collective(boxes: Plan, ring: Plan) -> None:
         plan_page.check_alike(boxes, ring)
     plan_page.check_alike(boxes, boxes)
     assert boxes.collective.kind is CollectiveKind.ALLGATHER
+
+
+def test_tiles_of_steps_and_of_a_set_by_size() -> None:
+    steps = solve("dgx_h100:2", "allreduce", algorithm="factor-allreduce", chunks=3).plan
+    assert plan_page.tiles(steps)[:2] == [
+        ["257.14 GB/s", "algorithm bandwidth at large sizes, 196.36 GB/s step by step", ""],
+        ["96.43%", "of the proved bound", ""],
+    ]
+    small, large = replace(steps.entries[0], max_bytes=99), replace(steps.entries[0], min_bytes=100)
+    by_size = replace(steps, entries=(small, large))
+    rows: Any = [
+        SimpleNamespace(algbw_bytes_per_s=reached * 1e9, efficiency=share)
+        for reached, share in ((2.0, 0.5), (1.0, 0.75), (200.0, 0.25))
+    ]
+    assert plan_page.tiles(by_size, rows)[:2] == [
+        ["1 GB/s to 200 GB/s", "algorithm bandwidth, by size", ""],
+        ["25.00% to 75.00%", "of the bound of each size", ""],
+    ]

@@ -23,6 +23,7 @@ from treadle.schedulers.sizes.race import Racer, RaceRules, TimedSize
 from treadle.schedulers.sizes.size_sets import (
     SizedChoice,
     SizeSet,
+    _parts,
     _plan,
     _ranges,
     half_octaves,
@@ -89,7 +90,8 @@ class MadeUp:
         return self.least
 
     def time(self, size: int) -> TimedSize:
-        self.times[size] = TimedSize(self.hidden[size], 1, "ll", False)
+        if size not in self.times:
+            self.times[size] = TimedSize(self.hidden[size], 1, "ll", False)
         return self.times[size]
 
 
@@ -99,17 +101,24 @@ def racer(solved: SolveResult, name: str, seconds: dict[int, float], **values: A
 
 
 def test_ranges_meet_where_times_cross(solved: SolveResult, rules: RaceRules) -> None:
-    """At sizes of 100 and 400 one is twice as slow and then twice as fast: from 200 on it serves."""
+    """At sizes of 100 and 400 one is twice as slow and then twice as fast: from 200 on it serves.
+
+    That is 256 where the other takes less than 1% longer there.
+    """
     a = racer(solved, "a", {50: 1.0, 100: 1.0, 400: 4.0}, options="trees=3", least=0.1)
     b = racer(solved, "b", {50: 5.0, 100: 2.0, 400: 2.0, 900: 3.0})
     able = cast(list[Racer], [a, b])
     sizes = [50, 100, 400, 900]
     a.times[100] = TimedSize(1.0, 4, "ll", False)
     b.times[900] = TimedSize(3.0, 1, "simple", False)
-    a.hidden = {900: 7.0}
+    a.hidden, b.hidden = {128: 1.28, 256: 2.02, 900: 7.0}, {128: 2.0, 256: 2.0}
     ranges = _ranges(able, sizes, None)
     assert [(one.schedule, one.first, one.last) for one in ranges] == [(0, 0, 1), (1, 2, 3)]
-    plan = _plan(rules, able, sizes, ranges, None)
+    parts = _parts(able, sizes, ranges)
+    assert parts == [(0, a, [50, 100]), (200, b, [400, 900])]
+    a.times[256] = TimedSize(2.0199, 4, "ll", False)
+    assert [start for start, _, _ in _parts(able, sizes, ranges)] == [0, 256]
+    plan = _plan(rules, parts, None)
     first, last = plan.entries
     assert (first.min_bytes, first.max_bytes, first.title) == (0, 199, "a trees=3")
     assert first.pipelining == (Pipelining(0, 1, "ll"), Pipelining(100, 4, "ll"))
@@ -121,10 +130,23 @@ def test_ranges_meet_where_times_cross(solved: SolveResult, rules: RaceRules) ->
     assert dict(plan.provenance) == {"version": __version__, "cost_model": "odd"}
 
 
+def test_a_crossover_passes_sizes_of_a_range(solved: SolveResult) -> None:
+    """From 1024 on the second is faster, by less than 1% at 1500; a range keeps one of its sizes."""
+    a = racer(solved, "a", {700: 1.0, 1024: 2.0, 1500: 3.02, 3000: 9.0})
+    b = racer(solved, "b", {700: 1.5, 1024: 2.01, 1500: 3.0, 3000: 6.0}, hidden={2048: 4.0})
+    a.hidden = {2048: 5.0}
+    sizes, able = [700, 1024, 1500, 3000], cast(list[Racer], [a, b])
+    ranges = _ranges(able, sizes, None)
+    assert [(one.first, one.last) for one in ranges] == [(0, 1), (2, 3)]
+    assert _parts(able, sizes, ranges) == [(0, a, [700]), (1024, b, [1024, 1500, 3000])]
+    ((start, _, served), _) = _parts(able, sizes[1:], _ranges(able, sizes[1:], None))
+    assert (start, served) == (0, [1024])
+
+
 def test_equal_cuts_are_told_once(solved: SolveResult, rules: RaceRules) -> None:
     a = racer(solved, "a", {1: 1.0, 2: 1.0, 3: 1.0})
     able, sizes = cast(list[Racer], [a]), [1, 2, 3]
-    plan = _plan(rules, able, sizes, _ranges(able, sizes, None), solved.bound)
+    plan = _plan(rules, _parts(able, sizes, _ranges(able, sizes, None)), solved.bound)
     (only,) = plan.entries
     assert (only.min_bytes, only.max_bytes) == (0, None)
     assert only.pipelining == (Pipelining(0, 1, "ll"),)

@@ -18,12 +18,12 @@ from treadle.schedulers.alltoall import rate_by_method, rate_summary, uniform_ba
 from treadle.schedulers.alltoall_candidates import _busiest, _finest, _losses, _most_chunks, _runnable
 from treadle.schedulers.comparison import Comparison, ComparisonRow, RowMeasures
 from treadle.schedulers.exact_synthesis import DEFAULT_TIME_LIMIT_S, ExactRequest
+from treadle.schedulers.expectations import summing_twin
 from treadle.schedulers.forest_request import ForestRequest, tree_budget
 from treadle.schedulers.generation import generate, options_for
 from treadle.schedulers.route_candidates import _counted, _layering, within_limits
 from treadle.schedulers.schedulers import find_scheduler
 from treadle.schedulers.solving import RejectedError, _provenance
-from treadle.schedulers.summing_twin import summing_twin
 from treadle.schedulers.tree_choice import _exact, _is_one_a_shard, with_tree_choice
 from treadle.schedules.alltoall.demands import Demands
 from treadle.schedules.collective import CollectiveKind
@@ -313,6 +313,7 @@ def test_tables_of_comparisons() -> None:
         "algorithm": "a",
         "algbw_bytes_per_s": 3.0,
         "busbw_bytes_per_s": 2.25,
+        "pipelined_algbw_bytes_per_s": None,
         "share_of_bound": 0.75,
         "trees": 6,
         "seconds": 0.5,

@@ -355,7 +355,7 @@ def test_figures_of_what_comes_with_treadle() -> None:
         )
         for name, model in cost_presets().items()
         for protocol in model.protocols
-        if not name.startswith("nccl-") or name == "nccl-hopper"
+        if not name.startswith(("nccl-", "kernels-")) or name == "nccl-hopper"
     }
     none, every = (0, 0, 0, one), (10_000, 0, 0, one)
     box, network = (1000, 50, 0, one), (5000, 200, 0, one)

@@ -48,7 +48,10 @@ def command(o: Compare) -> int:
         title = f"{result.topology.name}, {result.collective.kind}"
         kind = o.picture.suffix[1:].lower()
         write_bytes(o.picture, planning.comparison_picture(result, title=title, file_format=kind))
-    output.show(compare_rows(result, output.rates, mesh=o.mesh, axes=o.axes, picture=o.picture))
+    rows = compare_rows(
+        result, output.rates, mesh=o.mesh, axes=o.axes, picture=o.picture, shows_all=o.shows_all
+    )
+    output.show(rows)
     if any(row.report is not None and not row.report.is_ok for row in result.rows):
         return FAILED
     unfinished = ", ".join(row.algorithm for row in result.rows if row.is_late)

@@ -5,7 +5,7 @@ function curvesPanel() {
   const W = 760, H = 300, left = 62, top = 12, low = 34;
   const picture = draw('svg', {class: 'chart', viewBox: `0 0 ${W} ${H}`, role: 'img', 'aria-label': 'throughput by size'});
   const told = make('p', {class: 'told', 'aria-live': 'polite'});
-  const kinds = values.curves.ratio ? ['ratio', 'rate', 'time'] : ['rate', 'time'];
+  const kinds = values.curves.ratio ? ['ratio', 'rate', 'time'] : ['time', 'rate'];
   const shownKind = () => kinds.includes(state.chart) ? state.chart : kinds[0];
   const isTime = () => shownKind() !== 'rate';
   const boundName = values.curves.boundName || 'proved bound';
@@ -42,6 +42,11 @@ function curvesPanel() {
     for (const tick of ticks) picture.append(draw('path', {class: 'grid', d: `M${left} ${y(tick)}H${W - right}`}), text(left - 8, y(tick) + 4, digits(tick), 'end quiet'));
     sizes.forEach((size, place) => { if (place % Math.ceil(sizes.length / 11) === 0) picture.append(text(x(place), H - 14, bytes(size), 'quiet')); });
     const ends = [];
+    series.forEach((one, number) => {
+      if (!one.low) return;
+      const side = seconds => seconds.flatMap((time, place) => [[x(place), y(value(place, time))]]);
+      picture.append(draw('path', {class: `band b${Math.min(number, 5)}`, d: path([...side(one.low), ...side(one.high).reverse()].flat()) + 'Z'}));
+    });
     shown.forEach(([name, kind, seconds, number]) => {
       const points = seconds.flatMap((one, place) => [x(place), y(value(place, one))].map(n => Math.round(n * 10) / 10));
       picture.append(draw('path', {class: `series ${kind}`, d: path(points)}, draw('title', {}, name)));

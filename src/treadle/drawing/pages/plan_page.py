@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -16,9 +17,12 @@ from treadle.drawing.draw import CutWords, cut_words
 from treadle.drawing.pages.drawn_fabric import DrawnFabric
 from treadle.drawing.plan_loads import busy_links
 from treadle.drawing.tree_hops import tree_depths
-from treadle.errors import FormatError, ScheduleError
+from treadle.errors import FormatError, ScheduleError, TreadleError
+from treadle.inputs.problem import Problem
 from treadle.program.operation_lists import OperationKind
 from treadle.program.program import Program
+from treadle.schedulers.expectations import Expectations, expectations_of
+from treadle.schedulers.solving import solve_problem
 from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.alltoall.timed_routes import TimedRoutes
@@ -34,6 +38,7 @@ from treadle.simulation.result import Simulation
 from treadle.simulation.simulated_plans import SimulatedRow, SimulationRun, simulate_plan
 from treadle.spelling import counted
 from treadle.units import format_bandwidth, format_share, format_size
+from treadle.verification.schedules import pipelined_algbw
 from treadle.viz.fabric_layout import MOST_COLLAPSED
 
 SHOWN_SIZE = "64M"
@@ -93,7 +98,7 @@ def static_values(plan: Plan, fabric: DrawnFabric) -> dict[str, object]:
     return {
         "title": f"{plan.collective.kind.value} on {plan.topology.name}",
         "lede": "" if words is None else words.words,
-        "tiles": _tiles(plan),
+        "tiles": tiles(plan),
         "facts": _facts(plan, full),
         "fabric": fabric.values(),
         "marksOfRanks": [int(fabric.mark_of[node]) for node in plan.collective.ranks]
@@ -116,19 +121,36 @@ def _cut(plan: Plan) -> CutWords | None:
         return None
 
 
-def _tiles(plan: Plan) -> list[list[str]]:
-    """What is most worth knowing: a value, what it is, and whether it is good news."""
+def tiles(plan: Plan, rows: Sequence[SimulatedRow] = ()) -> list[list[str]]:
+    """What is most worth knowing: a value, what it is, and whether it is good news.
+
+    `rows` are the simulated sizes, which a set by size is described by.
+    """
     best = plan.optimal_algbw
+    pipelined = pipelined_algbw(plan.topology, plan.collective, plan.entries[-1].schedule)
+    rate = pipelined or plan.algbw
     if best is None:
         verdict = ["no bound", "nothing is proved of the best", ""]
-    elif best == plan.algbw:
+    elif best == rate:
         verdict = ["optimal", "proved: no schedule is faster at large sizes", "good"]
     else:
-        verdict = [format_share(plan.algbw / best), "of the proved bound", ""]
+        verdict = [format_share(rate / best), "of the proved bound", ""]
+    in_turn = "" if rate == plan.algbw else f", {format_bandwidth(plan.algbw)} step by step"
+    reached = [format_bandwidth(rate), f"algorithm bandwidth at large sizes{in_turn}", ""]
+    if len(plan.entries) > 1:
+        found = sorted(Fraction(row.algbw_bytes_per_s) for row in rows)
+        span = [format_bandwidth(value) for value in (*found[:1], *found[-1:])]
+        shares = sorted(Fraction(row.efficiency) for row in rows if row.efficiency is not None)
+        reached = [" to ".join(span) or str(len(plan.entries)), "algorithm bandwidth, by size", ""]
+        verdict = [
+            " to ".join(format_share(one) for one in (*shares[:1], *shares[-1:])),
+            "of the bound of each size",
+            "",
+        ]
     switches = plan.topology.n_nodes - len(plan.topology.compute_nodes)
     what = f"ranks, {switches:,} switch{'' if switches == 1 else 'es'}" if switches else "ranks, no switch"
     return [
-        [format_bandwidth(plan.algbw), "algorithm bandwidth at large sizes", ""],
+        reached,
         verdict,
         [f"{plan.collective.n_ranks:,}", what, ""],
         ["verified", "schedule and claims recomputed", "good"],
@@ -349,6 +371,7 @@ def shown_sizes(plan: Plan) -> tuple[int, ...]:
 
 
 def size_curves(
+    plan: Plan,
     sizes: Sequence[int],
     own: SimulationRun,
     others: Sequence[Plan],
@@ -360,9 +383,10 @@ def size_curves(
 
     Parameters
     ----------
+    plan : Plan
     sizes : sequence of int
     own : SimulationRun
-        Of the page's own plan, at these sizes and whatever follows them.
+        Of the plan, at these sizes and whatever follows them.
     others : sequence of Plan
     names : sequence of str
         Of all.
@@ -378,10 +402,41 @@ def size_curves(
         "series": [
             {"name": name, "seconds": _seconds(found), "slices": [row.slices for row in found]}
             for name, found in zip(names, series, strict=True)
-        ],
+        ]
+        + list(_reference_curves(plan, sizes, progress=progress)),
         "bound": bounds,
         "note": _note(f"{costs}, {first.sharing.value} links", bounds),
     }
+
+
+_BASELINES = ("ring", "double-binary-tree")
+
+
+def _reference_curves(
+    plan: Plan, sizes: Sequence[int], *, progress: Progress | None
+) -> Iterator[dict[str, object]]:
+    """Yield what is achievable with its band, the library's choice, and the better of rings and trees."""
+    found = expectations_of(plan.topology, plan.collective, sizes)
+    if isinstance(found, Expectations):
+        if found.achievable:
+            columns = zip(*((one.time_s, one.low_s, one.high_s) for one in found.achievable), strict=True)
+            seconds, low, high = ([_rounded(time) for time in column] for column in columns)
+            yield {"name": "achievable, with its band of 90%", "seconds": seconds, "low": low, "high": high}
+        if found.picks:
+            seconds = [_rounded(pick.time_s) for pick in found.picks]
+            yield {"name": f"predicted by {found.model}", "seconds": seconds}
+    times = []
+    for name in _BASELINES:
+        if plan.algorithm == name:
+            return
+        try:
+            baseline = solve_problem(Problem(plan.topology, plan.collective), name).plan
+            times.append(_seconds(simulate_plan(baseline, sizes, progress=progress).rows))
+        except TreadleError:  # it does not serve the collective, or is too large to simulate
+            continue
+    if times:
+        best = [min(column) for column in zip(*times, strict=True)]
+        yield {"name": "best baseline (ring or tree), simulated", "seconds": best}
 
 
 def _note(model: str, bounds: list[float] | None) -> str:
@@ -393,11 +448,15 @@ def _bounds(rows: Sequence[SimulatedRow]) -> list[float] | None:
     """Of each size; None where nothing is proved."""
     times = [None if row.bound is None else row.bound.time for row in rows]
     known = [time for time in times if time is not None]
-    return [float(f"{float(time):.6g}") for time in known] if len(known) == len(times) else None
+    return [_rounded(float(time)) for time in known] if len(known) == len(times) else None
 
 
 def _seconds(rows: Sequence[SimulatedRow]) -> list[float]:
-    return [float(f"{float(row.time):.6g}") for row in rows]
+    return [_rounded(float(row.time)) for row in rows]
+
+
+def _rounded(seconds: float) -> float:
+    return float(f"{seconds:.6g}")
 
 
 # When each rank has each shard, of a simulated plan

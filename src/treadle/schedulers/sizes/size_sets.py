@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from math import sqrt
+from itertools import pairwise
+from math import inf, sqrt
 
 from treadle._version import __version__
 from treadle.brief import brief
@@ -32,6 +33,14 @@ from treadle.told_by import told_by
 from treadle.verification.schedules import verify as verify_schedule
 from treadle.verification.schedules import verify_plan
 from treadle.verification.violations import Report
+
+MOST_RANGES = 6
+"""Default limit on the ranges of a set."""
+_MOST_COST = 1.01
+"""Ratio of times up to which a crossover is moved to a power of two."""
+
+_Part = tuple[int, Racer, list[int]]
+"""First size in bytes, schedule, and the simulated sizes, of which there are some."""
 
 SET_ALGORITHM = "by-size"
 """What plans of several schedules are called."""
@@ -241,8 +250,8 @@ def size_set(
         raise ScheduleError(f"{rules.problem.topology.name}: no candidate was timed at any size{told}")
     at = [size for size in sizes if size in best]
     able = list(dict.fromkeys(best.values()))
-    ranges = _ranges(able, at, max_schedules)
-    plan = _plan(rules, able, at, ranges, bound)
+    parts = _parts(able, at, _ranges(able, at, max_schedules))
+    plan = _plan(rules, parts, bound)
     reports = verify_plan(plan)
     if not all(report.is_ok for report in reports):
         raise RejectedError(plan.algorithm, next(report for report in reports if not report.is_ok))
@@ -250,10 +259,9 @@ def size_set(
     witness = None if bound is None else bound.witness
     bounds = size_bounds(rules.problem, witness, at, cost_model=rules.cost_model)
     least = dict(zip(at, bounds, strict=True))
-    for one in ranges:
-        racer = able[one.schedule]
-        for size in at[one.first : one.last + 1]:
-            timed, (name, seconds) = racer.times[size], best_baseline(racers, size) or ("", None)
+    for _, racer, served in parts:
+        for size in served:
+            timed, (name, seconds) = racer.time(size), best_baseline(racers, size) or ("", None)
             rows.append(
                 SizedChoice(
                     size,
@@ -291,30 +299,41 @@ def _seconds(racer: Racer, size: int) -> float:
     return racer.times[size].seconds if size in racer.times else racer.floor(size)
 
 
-def _plan(
-    rules: RaceRules,
-    able: Sequence[Racer],
-    sizes: Sequence[int],
-    ranges: Sequence[ChosenRange],
-    bound: Bound | None,
-) -> Plan:
+def _parts(able: Sequence[Racer], sizes: Sequence[int], ranges: Sequence[ChosenRange]) -> list[_Part]:
+    """Ranges with their first sizes in bytes, powers of two where that costs less than 1%."""
+    starts = [0]
+    for left, right in pairwise(ranges):
+        before, after = able[left.schedule], able[right.schedule]
+        low, high = sizes[left.last], sizes[right.first]
+        start = crossing(
+            low, high, *((_seconds(each, low), _seconds(each, high)) for each in (before, after))
+        )
+        costs = {start: _MOST_COST}
+        for power in (1 << start.bit_length() - 1, 1 << (start - 1).bit_length()):
+            if power <= sizes[right.last] and any(starts[-1] <= size < power for size in sizes):
+                first, past = min(power, start), max(power, start)
+                at = {power, *(size for size in sizes if first <= size < past)}
+                worse, better = (after, before) if power < start else (before, after)
+                costs[power] = max(worse.time(size).seconds / better.time(size).seconds for size in at)
+        starts.append(min(costs, key=lambda one: costs[one]))
+    ends = (*starts[1:], inf)
+    return [
+        (start, able[one.schedule], [size for size in sizes if start <= size < end])
+        for start, end, one in zip(starts, ends, ranges, strict=True)
+    ]
+
+
+def _plan(rules: RaceRules, parts: Sequence[_Part], bound: Bound | None) -> Plan:
     entries = []
-    first = 0
-    for place, one in enumerate(ranges):
-        racer, last = able[one.schedule], None
-        if place + 1 < len(ranges):
-            low, high = sizes[one.last], sizes[one.last + 1]
-            following = able[ranges[place + 1].schedule]
-            before, after = ((_seconds(each, low), _seconds(each, high)) for each in (racer, following))
-            last = crossing(low, high, before, after) - 1
+    lasts = [start - 1 for start, _, _ in parts[1:]]
+    for (first, racer, sizes), last in zip(parts, (*lasts, None), strict=True):
         cuts: list[Pipelining] = []
-        for number, size in enumerate(sizes[one.first : one.last + 1]):
-            timed = racer.times[size]
+        for number, size in enumerate(sizes):
+            timed = racer.time(size)
             if not cuts or (cuts[-1].slices, cuts[-1].protocol) != (timed.slices, timed.protocol):
                 cuts.append(Pipelining(size if number else first, timed.slices, timed.protocol))
         entries.append(PlanEntry(first, last, racer.schedule, racer.algorithm, racer.options, tuple(cuts)))
-        first = 0 if last is None else last + 1
-    final = able[ranges[-1].schedule]
+    final = parts[-1][1]
     assert final.report.algbw is not None
     provenance: dict[str, Scalar] = {"version": __version__, "cost_model": rules.cost_model.name}
     return Plan(

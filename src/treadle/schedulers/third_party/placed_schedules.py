@@ -87,6 +87,8 @@ class PlacedSchedule:
         Which proves it.
     entries : tuple of PlanEntry
         Of a plan, on this fabric: which schedule serves which sizes; none of others.
+    rates : tuple of Fraction
+        Of a plan: asymptotic algbw of each of its schedules, bytes/s.
 
     Examples
     --------
@@ -110,6 +112,7 @@ class PlacedSchedule:
     optimal_algbw: Fraction | None = None
     witness: Witness | None = None
     entries: tuple[PlanEntry, ...] = ()
+    rates: tuple[Fraction, ...] = ()
 
     @property
     def topology(self) -> Topology:
@@ -252,7 +255,8 @@ def _of_plan(plan: Plan, problem: Problem, name: str) -> PlacedSchedule:
     report = None
     try:
         part = fabric if is_its_own else part_that_is_known(plan.topology, fabric)
-        report = whole_report(judged_on(plan, part, with_claims=is_its_own))
+        reports = judged_on(plan, part, with_claims=is_its_own)
+        report = whole_report(reports)
         moved = moved_plan(plan, fabric)
     except TreadleError as error:
         if report is None or report.is_ok:
@@ -260,8 +264,11 @@ def _of_plan(plan: Plan, problem: Problem, name: str) -> PlacedSchedule:
         return PlacedSchedule(name, "plan", problem, report, plan.entries[-1].schedule)
     if moved.collective != problem.collective:
         return _refused(name, "plan", problem, "the plan is for other ranks, groups, weights or demands")
-    entries = moved.entries
-    return PlacedSchedule(name, "plan", problem, report, entries[-1].schedule, notes=notes, entries=entries)
+    rates = tuple(one.rate for one in reports if one.rate is not None)
+    schedule = moved.entries[-1].schedule
+    return PlacedSchedule(
+        name, "plan", problem, report, schedule, notes=notes, entries=moved.entries, rates=rates
+    )
 
 
 def _of_schedule(schedule: Schedule, problem: Problem, name: str) -> PlacedSchedule:

@@ -42,6 +42,7 @@ def cost_presets() -> Mapping[str, CostModel]:
         _testbed(),
         _preprint(),
         *(_nccl(generation, boxes) for boxes in (1, 2) for generation in _MACHINES),
+        *(_kernels(generation) for generation in _KERNELS),
     )
     return MappingProxyType({model.name: model for model in models})
 
@@ -118,6 +119,44 @@ def _preprint() -> CostModel:
         "schedules on two DGX A100, 1 MB to 1 GB; mean error 9%, largest 24%",
         (Protocol("simple", box, network, network, launch_ns=20_131),),
         reduction_bytes_per_s=266_546_061_763,
+    )
+
+
+_LAUNCH_NS = (1433, 0, 2551)
+"""Of a kernel in a captured graph, and its 95% interval: from kernels with one and with two steps on H200."""
+_KERNELS = {
+    Generation.AMPERE: {"simple": ((3596, 3475, 3737), (120, 90, 156), (562, 530, 594), "2.7% (7.6%)")},
+    Generation.HOPPER: {
+        "ll": ((1244, 1203, 1303), (94, 70, 116), (713, 615, 737), "1.8% (6.9%)"),
+        "simple": ((2945, 1814, 5181), (58, 45, 85), (645, 602, 723), "1.9% (8.4%)"),
+    },
+    Generation.BLACKWELL: {
+        "ll": ((3264, 3157, 3386), (104, 76, 138), (829, 778, 1000), "2.8% (5.9%)"),
+        "simple": ((5471, 5268, 5621), (53, 14, 95), (410, 184, 486), "2.6% (7.5%)"),
+    },
+}
+"""Alpha, occupancy (ns), efficiency (per mille), each with its interval; errors (`serving_kernels.py`)."""
+
+
+def _kernels(generation: Generation) -> CostModel:
+    """Return the costs of one kernel that reads from all GPUs of a box, like small plans on devices."""
+    protocols, errors = [], []
+    bands: dict[str, tuple[float, float]] = {}
+    for name, (alpha, occupancy, share, error) in _KERNELS[generation].items():
+        box = ClassCost(alpha[0], occupancy[0], 0, Fraction(share[0], 1000))
+        protocols.append(Protocol(name, box, _NETWORK, box, _LAUNCH_NS[0]))
+        bands[f"{name}.launch_ns"] = (_LAUNCH_NS[1], _LAUNCH_NS[2])
+        bands[f"{name}.box.alpha_ns"] = (alpha[1], alpha[2])
+        bands[f"{name}.box.occupancy_ns"] = (occupancy[1], occupancy[2])
+        bands[f"{name}.box.efficiency"] = (share[1] / 1000, share[2] / 1000)
+        errors.append(f"{name} {error}")
+    return CostModel(
+        f"kernels-{generation}",
+        "fitted to allreduces of serving engines (TensorRT-LLM: ll without flags; vLLM, SGLang: simple; rows "
+        f"of ai-dynamo/aiconfigurator), 2 to 8 {generation.capitalize()} GPUs of a box, 1 KB to 1 MB; median "
+        f"error and 90th percentile on sizes left out: {', '.join(errors)}; network: round figures",
+        tuple(protocols),
+        bands=bands,
     )
 
 

@@ -11,7 +11,9 @@ from typing import Protocol
 
 from treadle.brief import brief
 from treadle.errors import ScheduleError
+from treadle.machines.libraries import achievable_time
 from treadle.machines.nccl import LibraryModel
+from treadle.refusal import Refusal
 from treadle.schedules.collective import CollectiveKind
 
 CURVE_SIZES = tuple(2**power for power in (14, 17, 20, 23, 26, 30))
@@ -31,6 +33,8 @@ class TimeModel(StrEnum):
     """Of an all-to-all: alpha to the farthest rank, and the fullest link of even shares on shortest paths."""
     LIBRARY = "library"
     """What NCCL or RCCL predicts for the algorithm that it picks at the size."""
+    ACHIEVABLE = "achievable"
+    """Fitted on measured times of real machines."""
     BOUND = "bound"
     """No schedule is quicker: the greater of alpha to the farthest rank and bytes over the optimal rate."""
 
@@ -41,6 +45,7 @@ MEANING = {
     TimeModel.FARTHEST_RANK: "alpha to the farthest rank + bytes / optimal rate; no schedule was made",
     TimeModel.SPREAD: "alpha to the farthest rank + bytes of the fullest link, spread over shortest paths",
     TimeModel.LIBRARY: "what the fabric's library predicts for its own choice at each size",
+    TimeModel.ACHIEVABLE: "fitted on measured times of such machines",
     TimeModel.BOUND: "no schedule is quicker: max(alpha to the farthest rank, bytes / optimal rate)",
 }
 """In words for reports."""
@@ -131,32 +136,41 @@ class CollectivePrice:
 @brief("model", "algbw", "delay_s")
 @dataclass(frozen=True)
 class LibraryPrice:
-    """What the fabric's library takes, by its own model.
+    """Time by the model of the fabric's library, or as it is achieved on real machines.
 
     Parameters
     ----------
     library : LibraryModel
         Of a group's machine.
     kind : CollectiveKind
+    model : TimeModel
+        `TimeModel.LIBRARY` or `TimeModel.ACHIEVABLE`.
     """
 
     library: LibraryModel
     kind: CollectiveKind
-    model = TimeModel.LIBRARY
+    model: TimeModel
 
     @property
     def algbw(self) -> Fraction:
-        """Of large sizes."""
+        """Throughput at 1 GB."""
         return Fraction(CURVE_SIZES[-1]) / Fraction(self.time_s(CURVE_SIZES[-1]))
 
     @property
     def delay_s(self) -> float:
-        """Of hardly any bytes."""
+        """Seconds of one byte."""
         return self.time_s(1)
 
     def time_s(self, size_bytes: float) -> float:
         """Seconds for a size; 0 bytes take no time."""
-        return self.library.pick(self.kind, ceil(size_bytes)).time_s if size_bytes > 0 else 0.0
+        if size_bytes <= 0:
+            return 0.0
+        if self.model is TimeModel.LIBRARY:
+            return self.library.pick(self.kind, ceil(size_bytes)).time_s
+        found = achievable_time(self.library.system, self.kind, ceil(size_bytes))
+        if isinstance(found, Refusal):
+            raise ScheduleError(f"achievable: {self.kind}: {found}")
+        return found.time_s
 
 
 @brief("model", "algbw", "delay_s")

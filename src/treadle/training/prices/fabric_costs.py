@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, partial
@@ -17,9 +18,10 @@ from treadle.errors import InfeasibleError, ScheduleError
 from treadle.inputs.fabrics_and_plans import FabricLike
 from treadle.inputs.meshes import as_mesh
 from treadle.inputs.problem import Problem, pose, resolve_topology
+from treadle.machines.libraries import library_of
 from treadle.refusal import Refusal
 from treadle.schedulers.bound_results import CutOffGroupError
-from treadle.schedulers.expectations import expectations_of
+from treadle.schedulers.expectations import system_of_group
 from treadle.schedules.alltoall.demands import Demands
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.mesh import Mesh
@@ -73,6 +75,7 @@ SCHEDULERS: Mapping[str, StepSchedulerRecord] = MappingProxyType(
             StepSchedulerRecord("tree", "NCCL-like double binary trees for allreduce, rings for the rest"),
             StepSchedulerRecord("nccl", "what NCCL picks at each size, by its own model"),
             StepSchedulerRecord("rccl", "what RCCL picks at each size, by its own model"),
+            StepSchedulerRecord("achievable", "what the library achieves, fitted on measured times"),
             StepSchedulerRecord("bound", "what no schedule on the fabric beats", is_bound=True),
             StepSchedulerRecord(
                 "shifted-ring", "two rings, direct-connect (dissertation)", is_own_fabric=True
@@ -246,7 +249,10 @@ class FabricCosts:
         """How the times that were asked for follow from schedules or rates."""
         models = dict.fromkeys(price.model for price in self._asked.values())
         costs = "" if self.messages.model is None else f"; messages as in {self.messages.model.name}"
-        return tuple(MEANING[model] + ("" if model is TimeModel.LIBRARY else costs) for model in models)
+        return tuple(
+            MEANING[model] + ("" if model in (TimeModel.LIBRARY, TimeModel.ACHIEVABLE) else costs)
+            for model in models
+        )
 
     @cached_property
     def _hash(self) -> str:
@@ -315,14 +321,19 @@ class FabricCosts:
             if is_direct:
                 return self.messages.quickest(problem, partial(_on_equal_links, kind))
             return planned_price(problem, self.messages, simulates=self.simulates)
+        if name == "achievable" or (name in ("nccl", "rccl") and kind is not CollectiveKind.ALLTOALL):
+            system = system_of_group(problem.topology, problem.collective)
+            library = system if isinstance(system, Refusal) else library_of(system)
+            if isinstance(library, Refusal) or name not in ("achievable", library.name):
+                reason = library if isinstance(library, Refusal) else "its GPUs are another vendor's"
+                raise ScheduleError(f"{name}: has no model of {self.topology.name}: {reason}")
+            how = TimeModel.ACHIEVABLE if name == "achievable" else TimeModel.LIBRARY
+            price = LibraryPrice(library, kind, how)
+            with suppress(ScheduleError):  # an all-to-all across boxes has neither model nor rows
+                price.time_s(1)
+                return price
         if kind is CollectiveKind.ALLTOALL:
             return spread_price(problem, self.messages)
-        if name in ("nccl", "rccl"):
-            found = expectations_of(problem.topology, problem.collective, ())
-            if isinstance(found, Refusal) or found.model is None or found.model.name != name:
-                reason = found if isinstance(found, Refusal) else "its GPUs are another vendor's"
-                raise ScheduleError(f"{name}: has no model of {self.topology.name}: {reason}")
-            return LibraryPrice(found.model, kind)
         is_tree = name == "tree" and kind is CollectiveKind.ALLREDUCE
         algorithm = "double-binary-tree" if is_tree else "ring"
         return baseline_price(problem, algorithm, self.messages, simulates=self.simulates)
@@ -383,9 +394,10 @@ def step_costs(
     mesh : Mesh or str
         ``fsdp=16,tp=8``; as many ranks as the fabric has compute nodes.
     schedule : str
-        ``treadle``, ``ring``, ``tree`` (NCCL-like), ``nccl`` or ``rccl`` (by their own models), ``bound``; on
-        direct-connect fabrics also the baselines ``shifted-ring``, ``double-binary-tree``, ``torus``, and
-        ``any-fabric``, which no fabric of as many nodes and links beats.
+        ``treadle``, ``ring``, ``tree`` (NCCL-like), ``nccl`` or ``rccl`` (by their own models),
+        ``achievable`` (fitted on measurements), ``bound``; on direct-connect fabrics also the baselines
+        ``shifted-ring``, ``double-binary-tree``, ``torus``, and ``any-fabric``, which no fabric of as many
+        nodes and links beats.
     alpha_s : float, optional
         Latency of every message, in place of a cost model.
     cost_model : CostModel, str or Path, optional

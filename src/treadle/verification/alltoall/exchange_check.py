@@ -15,7 +15,8 @@ from treadle.schedules.collective import Collective
 from treadle.topologies.topology import Topology
 from treadle.verification.alltoall.exchange_flow import follow_chunks
 from treadle.verification.claims import Claims, Judge, check_kind, check_members
-from treadle.verification.steps.walks import seconds_of
+from treadle.verification.loads import algbw_of
+from treadle.verification.steps.walks import seconds_and_loads
 from treadle.verification.violations import Findings, Report, ViolationKind
 
 _SAFE = 2.0**62
@@ -40,7 +41,7 @@ def verify_exchange(
     Returns
     -------
     Report
-        With `n_steps`; `height_max` is None.
+        With `n_steps` and `pipelined_algbw`, as `verify_steps`; `height_max` is None.
 
     Notes
     -----
@@ -84,7 +85,8 @@ def verify_exchange(
         follow_chunks(topology, collective, schedule, judge.found)
     if not judge.is_sound:
         return judge.report()
-    return judge.report(1 / _time_per_byte(topology, collective, schedule), n_steps=schedule.n_steps)
+    algbw, pipelined = exchange_rates(topology, collective, schedule)
+    return judge.report(algbw, pipelined_algbw=pipelined, n_steps=schedule.n_steps)
 
 
 def _check_pairs(collective: Collective, schedule: ExchangeSchedule, found: Findings) -> bool:
@@ -112,11 +114,15 @@ def _check_pairs(collective: Collective, schedule: ExchangeSchedule, found: Find
     return not wrong.size
 
 
-def _time_per_byte(topology: Topology, collective: Collective, schedule: ExchangeSchedule) -> Fraction:
-    """Seconds per byte of the collective's size, as latencies vanish."""
+def exchange_rates(
+    topology: Topology, collective: Collective, schedule: ExchangeSchedule
+) -> tuple[Fraction, Fraction]:
+    """Size over time, bytes/s, as latencies vanish: of steps one after another, and of sliced messages."""
     sends, demands = schedule.sends, collective.pair_demands
     weight = demands.matrix[schedule.sources, schedule.targets][sends.shard]
     size = (sends.high - sends.low).astype(np.int64)
     if float((size.astype(np.float64) * weight).sum()) >= _SAFE:
         weight, size = weight.astype(object), size.astype(object)  # integers without bound
-    return seconds_of(topology, sends, weight * size) / (schedule.n_chunks * demands.buffer_units)
+    units = schedule.n_chunks * demands.buffer_units
+    seconds, loads = seconds_and_loads(topology, sends, weight * size)
+    return units / seconds, algbw_of(topology, loads, units)

@@ -6,6 +6,7 @@ Shares no code with the generators, nor with `schedules.steps.step_cost`: everyt
 from __future__ import annotations
 
 from fractions import Fraction
+from math import lcm
 from typing import Unpack
 
 import numpy as np
@@ -14,9 +15,10 @@ from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.steps.steps import StepSchedule
 from treadle.topologies.topology import Topology
 from treadle.verification.claims import Claims, Judge, check_kind
+from treadle.verification.loads import algbw_of
 from treadle.verification.steps.step_flow import FlowCheck
 from treadle.verification.steps.step_operations import StepOperations
-from treadle.verification.steps.walks import seconds_of
+from treadle.verification.steps.walks import seconds_and_loads
 from treadle.verification.violations import Findings, Report, ViolationKind
 
 
@@ -40,7 +42,7 @@ def verify_steps(
     Returns
     -------
     Report
-        With `n_steps`; `height_max` is None.
+        With `n_steps` and `pipelined_algbw`; `height_max` is None.
 
     Notes
     -----
@@ -72,6 +74,12 @@ def verify_steps(
     of a switch cross the link that they share once, and the group's other links, whether they are served by
     them or not (`treadle.verification.steps.step_operations`).
 
+    Messages cut into S slices. Each slice is the same schedule on a part of the data, and needs no other. Let
+    step d of slice s run in window s + d. In a window a link carries step after step of some slice each, at
+    most one slice's bytes of all steps together, so it lasts no longer than the busiest link needs for 1/S of
+    the size: pipelined_algbw = size / (that link's time for all steps of all phases), reached within
+    (D - 1)/S for D steps. No link allows more.
+
     Linear in the sends, about 50 ns each; one to eight bytes for every node, shard, and up to 64 chunks (in
     between which some send begins or ends).
 
@@ -93,7 +101,8 @@ def verify_steps(
             FlowCheck(topology, collective, steps, judge.found).run()
     if not judge.is_sound:
         return judge.report()
-    return judge.report(1 / _time_per_byte(topology, collective, schedule), n_steps=schedule.n_steps)
+    algbw, pipelined = step_rates(topology, collective, schedule)
+    return judge.report(algbw, pipelined_algbw=pipelined, n_steps=schedule.n_steps)
 
 
 def _check_shape(collective: Collective, schedule: StepSchedule, found: Findings) -> bool:
@@ -138,12 +147,18 @@ def _check_shape(collective: Collective, schedule: StepSchedule, found: Findings
     return found.total == before
 
 
-def _time_per_byte(topology: Topology, collective: Collective, schedule: StepSchedule) -> Fraction:
-    """Seconds per byte of the collective's size, as latencies vanish."""
-    total = Fraction(0)
+def step_rates(
+    topology: Topology, collective: Collective, schedule: StepSchedule
+) -> tuple[Fraction, Fraction]:
+    """Size over time, bytes/s, as latencies vanish: of steps one after another, and of sliced messages."""
+    time, parts = Fraction(0), []
     for steps in schedule.phases:
-        shards = 1 if schedule.has_whole_shards else steps.n_shards
+        units = steps.n_chunks * (1 if schedule.has_whole_shards else steps.n_shards)
         more = StepOperations(topology, collective, steps).more if steps.has_operations else None
         chunks = steps.high.astype(np.int64) - steps.low
-        total += seconds_of(topology, steps, chunks, more) / (shards * steps.n_chunks)
-    return total
+        seconds, loads = seconds_and_loads(topology, steps, chunks, more)
+        time += seconds / units
+        parts.append((units, loads.astype(object)))
+    whole = lcm(*(units for units, _ in parts))
+    loads = np.sum([whole // units * loads for units, loads in parts], axis=0)
+    return 1 / time, algbw_of(topology, loads, whole)

@@ -119,10 +119,10 @@ def crossings(steps: Steps, sends: slice) -> tuple[Int64Array, Int64Array]:
     return steps.way_links[steps.way_offset[link][send] + within].astype(np.int64), send
 
 
-def seconds_of(
+def seconds_and_loads(
     topology: Topology, steps: Steps, amount: Int64Array, more: Callable[[slice], Int64Array] | None = None
-) -> Fraction:
-    """Seconds of all steps, one after the other.
+) -> tuple[Fraction, Int64Array]:
+    """Seconds of all steps, one after the other, and what each link carries in all of them.
 
     Parameters
     ----------
@@ -133,11 +133,12 @@ def seconds_of(
     more : callable, optional
         What each link carries beyond that, by the sends of a step.
     """
-    total = Fraction(0)
+    total, loads = Fraction(0), np.zeros(topology.n_links, dtype=amount.dtype)
     for step in range(steps.n_steps):
         span = steps.span(step)
         load = np.zeros(topology.n_links, dtype=amount.dtype)  # at most 2**31 sends of 2**24: no overflow
         link, send = crossings(steps, span)
         np.add.at(load, link, amount[span][send])
-        total += slowest(topology, load if more is None else load + more(span))
-    return total
+        load = load if more is None else load + more(span)
+        total, loads = total + slowest(topology, load), loads + load
+    return total, loads
