@@ -21,6 +21,7 @@ from treadle.diagnosis.log import Log
 from treadle.diagnosis.log_figures import nvls_line
 from treadle.diagnosis.log_reader import read_log
 from treadle.errors import FormatError
+from treadle.machines.achievable import achievable
 from treadle.machines.libraries import STATED, rccl_model
 from treadle.machines.nccl import LibraryModel, nccl_model
 from treadle.machines.system import Generation, System
@@ -33,6 +34,8 @@ _LEAST_SHARES = (
 )
 """Bytes per rank, and least share of NCCL's model that healthy systems of public threads reach there."""
 _MOST_OF_A_HOST = 16
+_LEAST_OF_BAND = 0.92
+"""Factor on the slow end of the band of measured rows, which holds 90% of them."""
 _LEAST_OF_RACKS = 0.92
 """Factor where NVLink joins hosts: NCCL's model is 8 to 19% above what such racks reach."""
 _LEAST_OVER_PCIE = 0.4
@@ -70,6 +73,8 @@ class Expected:
         What the library runs; "" if that is not known.
     graph : str
         Channels that the model assumes.
+    model : Expected, optional
+        What the library's model predicts, where measured rows are known.
     """
 
     low: float
@@ -79,6 +84,7 @@ class Expected:
     kind: str = "predicted"
     algorithm: str = ""
     graph: str = ""
+    model: Expected | None = None
 
 
 @dataclass(frozen=True)
@@ -157,7 +163,7 @@ def choice(
 
 
 def expected(system: System, kind: CollectiveKind, size: int, given: Conditions) -> Expected | Refusal:
-    """Return the busbw that a system should reach at a size.
+    """Return the busbw that a system should reach at a size: achievable by measured rows, else predicted.
 
     Parameters
     ----------
@@ -166,7 +172,24 @@ def expected(system: System, kind: CollectiveKind, size: int, given: Conditions)
     size : int
         As nccl-tests counts, bytes.
     given : Conditions
+        Measured rows are of the library's own choices, so restricted ones are predicted.
     """
+    model = predicted(system, kind, size, given)
+    is_free = given.nvls and not (given.algorithms or given.table or given.picks)
+    found = achievable(system, kind, size) if is_free else Refusal("the library's choice is restricted")
+    if isinstance(found, Refusal):
+        return model
+    value = found.busbw / 1e9
+    least, most = value * found.time_s / found.high_s * _LEAST_OF_BAND, value * found.time_s / found.low_s
+    source = f"measured rows: {found.source}"
+    if isinstance(model, Refusal):
+        return Expected(least, value, most, source, "achievable")
+    least = min(least, value * model.low / model.value)
+    return Expected(least, value, most, source, "achievable", model.algorithm, model=model)
+
+
+def predicted(system: System, kind: CollectiveKind, size: int, given: Conditions) -> Expected | Refusal:
+    """Return the busbw that the library's model predicts; parameters as of `expected`."""
     n, boxes = system.boxes * system.gpus_per_box, system.boxes
     nics = min(system.nics * system.nic_bytes_per_s / 1e9, system.gpus_per_box * _SLOTS[system.generation])
     chosen = choice(system, kind, size, given)
@@ -195,7 +218,7 @@ def expected(system: System, kind: CollectiveKind, size: int, given: Conditions)
         share = min(share, _LEAST_OVER_PCIE if given.has_p2p else _LEAST_WITHOUT_P2P)
     low = value * share
     if boxes == 2 and algorithm in ("tree", "nvlstree"):  # rings that fill the NICs are healthy, too
-        ring = expected(system, kind, size, replace(given, algorithms=("ring",), table=None, picks=None))
+        ring = predicted(system, kind, size, replace(given, algorithms=("ring",), table=None, picks=None))
         low = low if isinstance(ring, Refusal) else min(low, ring.low)
     return Expected(low, value, value * 1.15, source, algorithm=algorithm, graph=graph)
 

@@ -71,7 +71,7 @@ class Verdict:
     share : float, optional
         Measured over what `reason` names.
     expected : Expected, optional
-        None if it is not known.
+        What the value is compared with; None if that is not known.
     explanations : tuple of Explanation
     """
 

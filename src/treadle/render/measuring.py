@@ -381,13 +381,13 @@ def _verdict_text(one: JudgedTable, rates: Rates) -> str:
 def _verdict_values(one: JudgedTable) -> dict[str, object]:
     verdict, limit = one.verdict, one.with_nvls
     values = {"verdict": verdict.outcome, "reason": verdict.reason, **given(share=verdict.share)}
-    if verdict.expected is not None:
-        names = ("low", "value", "high")
-        values["expected"] = {
-            "kind": verdict.expected.kind,
-            "source": verdict.expected.source,
-            **{f"{name}_busbw_bytes_per_s": getattr(verdict.expected, name) * 1e9 for name in names},
-        }
+    reach = verdict.expected
+    for key, each in () if reach is None else (("expected", reach), ("predicted", reach.model)):
+        if each is not None:
+            rates = {
+                f"{name}_busbw_bytes_per_s": getattr(each, name) * 1e9 for name in ("low", "value", "high")
+            }
+            values[key] = {"kind": each.kind, "source": each.source, **rates}
     values["explanations"] = [
         {
             **fields_of(each, "name", "text", "check"),
@@ -425,10 +425,11 @@ def _judged_rows(found: Diagnosis, one: JudgedTable, rates: Rates) -> Iterator[R
     for yardstick in one.yardsticks:
         yield row(yardstick.name, _limit_text(one, yardstick, rates))
     reach = one.verdict.expected
-    if reach is not None:
-        text = f"{_figure(reach.value, rates):>12} {peak.busbw / reach.value:>5.0%}  of {reach.source}"
-        yield row(reach.kind, text)
-        yield row("assumed", f"the library's graph: {reach.graph}" if reach.graph else None)
+    for each in () if reach is None else (reach, reach.model):
+        if each is not None:
+            text = f"{_figure(each.value, rates):>12} {peak.busbw / each.value:>5.0%}  of {each.source}"
+            yield row(each.kind, text)
+            yield row("assumed", f"the library's graph: {each.graph}" if each.graph else None)
     if one.with_nvls is not None:
         text = f"with NVLink SHARP, NCCL's default, the optimum is {rates(one.with_nvls.busbw)}"
         yield row("note", text)
