@@ -111,8 +111,9 @@ class Price:
         return _costs(self.group).cost(self.group.collective, self.group.axes).algbw
 
 
-TimeOf = Callable[[int], tuple[float, float | None, float | None, str]]
-"""Time, band and source of a size in bytes."""
+Timed = tuple[float, float | None, float | None, str]
+"""Time, band and source."""
+TimeOf = Callable[[int], Timed]
 Pricer = Callable[[int | str], Price]
 
 
@@ -131,9 +132,7 @@ def group_pricer(
     """Return the function that prices sizes; for parameters see `treadle.price`."""
     fabric = resolve_topology(topology)
     meant = group if isinstance(group, str) else tuple(map(int, group))
-    chosen = (
-        None if kind is None else PriceKind(known_name("kind", str(kind), [one.value for one in PriceKind]))
-    )
+    chosen = None if kind is None else PriceKind(known_name("kind", str(kind), list(PriceKind)))
     return _pricer(fabric, meant, resolve_kind(collective), chosen)
 
 
@@ -161,12 +160,9 @@ def _pricer(
     return price
 
 
-Groups = tuple[tuple[int, ...], ...]
-
-
 def _grouped(
     topology: Topology, text: tuple[int, ...] | str, collective: CollectiveKind
-) -> tuple[PricedGroup, Groups]:
+) -> tuple[PricedGroup, Sequence[Sequence[int]]]:
     """Return what is priced, and the ranks of its groups on the whole fabric."""
     n = len(topology.compute_nodes)
     if isinstance(text, str) and ":" in text:
@@ -228,28 +224,27 @@ def _time_of(
         whole = system_of(topology)
         if isinstance(whole, System) and system.boxes == 1 and whole.has_switch:
             system = whole.group(1, whole.gpus_per_box)
-        if isinstance(fit := achievable(system, collective, 1, n_ranks), Refusal):
-            return fit
-
-        def achieved(size: int) -> tuple[float, float | None, float | None, str]:
-            fit = achievable(system, collective, size, n_ranks)
-            assert isinstance(fit, Achievable), fit
-            return fit.time_s, fit.low_s, fit.high_s, fit.source
-
-        return achieved
+        box, found = system, achievable(system, collective, 1, n_ranks)
+        if isinstance(found, Refusal):
+            return found
+        return lambda size: _banded(achievable(box, collective, size, n_ranks))
     if collective is CollectiveKind.ALLTOALL:
         return Refusal("libraries send it point to point and have no model of it")
     library = library_of(system).tabulated(collective)
     name, is_amd = str(library), system.generation.is_amd
 
-    def predicted(size: int) -> tuple[float, float | None, float | None, str]:
+    def predicted(size: int) -> Timed:
         pick = library.pick(collective, size)
         if is_amd:
             return pick.time_s, None, None, f"{name}: {pick}; one public time differs by 1%"
-        found = scaled_time(library, collective, size, pick.time_s)
-        return found.time_s, found.low_s, found.high_s, f"{name}: {pick}; {found.source}"
+        return _banded(scaled_time(library, collective, size, pick.time_s), f"{name}: {pick}; ")
 
     return predicted
+
+
+def _banded(found: Achievable | Refusal, how: str = "") -> Timed:
+    assert isinstance(found, Achievable), found
+    return found.time_s, found.low_s, found.high_s, how + found.source
 
 
 @lru_cache(maxsize=256)

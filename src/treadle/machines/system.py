@@ -99,18 +99,12 @@ class System:
         rate = self.nic_bytes_per_s if nics else self.nics * self.nic_bytes_per_s * gpus_per_box
         rate = rate if nics else rate // self.gpus_per_box
         own = (nics or min(self.nics, 1), rate) if boxes > 1 else (0, 0)
-        link = self.link_bytes_per_s
-        if self.has_fast_links and not self.has_switch and self.gpus_per_box > 1:
-            # links to each GPU of the group, none to those outside
-            link = link * (gpus_per_box - 1) // (self.gpus_per_box - 1)
-        return replace(
-            self,
-            boxes=boxes,
-            gpus_per_box=gpus_per_box,
-            link_bytes_per_s=link,
-            nics=own[0],
-            nic_bytes_per_s=own[1],
-        )
+        part = replace(self, boxes=boxes, gpus_per_box=gpus_per_box, nics=own[0], nic_bytes_per_s=own[1])
+        if self.has_switch or not self.has_fast_links or self.gpus_per_box == 1:
+            return part
+        # direct links to GPUs outside the group do not serve it
+        link = self.link_bytes_per_s * (gpus_per_box - 1) // (self.gpus_per_box - 1)
+        return replace(part, link_bytes_per_s=link)
 
 
 def system_of(topology: Topology) -> System | Refusal:
