@@ -11,7 +11,7 @@ import treadle
 from places import ROOT
 from treadle import planning
 from treadle.machines.achievable import measured_constants
-from treadle.machines.system import Generation, System
+from treadle.machines.system import Generation, System, system_of
 from treadle.planning import Achievable, achievable
 from treadle.refusal import Refusal
 from treadle.reproduction.measured_times import CASES, SYSTEMS
@@ -97,6 +97,9 @@ def test_numbers_of_gpus_without_rows_lie_between_those_with() -> None:
 def test_siblings_and_other_rates_say_so() -> None:
     assert "sibling" in found("dgx_b200:1", "allreduce", 2**20).source
     assert found("gb200_nvl72:1", "allreduce", 2**20, 4).source.startswith("GB300")
+    half = system_of(treadle.parse("dgx_b200:1"))
+    assert isinstance(half, System)
+    assert found(half.group(1, 4), "allreduce", 2**20).source.startswith("B300")
     pcie_4 = System(Generation.AMPERE, 1, 8, 32 * GB, has_fast_links=False, has_switch=False)
     slow, fast = (found(one, "allgather", 2**29) for one in (pcie_4, SYSTEMS["rtx_pro_6000_server"]))
     assert slow.time_s == pytest.approx(63 / 32 * fast.time_s, rel=0.01)

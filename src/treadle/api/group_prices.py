@@ -93,8 +93,8 @@ class Price:
     Examples
     --------
     >>> import treadle
-    >>> treadle.price("mi300x:1", range(8), "allreduce", "8MB").source
-    'RCCL 2.21.5, 28 channels x 12 GB/s: ring/Simple, 56 channels; one public time differs by 1%'
+    >>> treadle.price("mi300x:1", range(8), "allreduce", "8MB").source.partition(":")[0]
+    'RCCL 2.21.5, 28 channels x 12 GB/s'
     """
 
     time_s: float
@@ -231,12 +231,10 @@ def _time_of(
     if collective is CollectiveKind.ALLTOALL:
         return Refusal("libraries send it point to point and have no model of it")
     library = library_of(system).tabulated(collective)
-    name, is_amd = str(library), system.generation.is_amd
+    name = str(library)
 
     def predicted(size: int) -> Timed:
         pick = library.pick(collective, size)
-        if is_amd:
-            return pick.time_s, None, None, f"{name}: {pick}; one public time differs by 1%"
         return _banded(scaled_time(library, collective, size, pick.time_s), f"{name}: {pick}; ")
 
     return predicted

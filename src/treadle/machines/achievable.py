@@ -159,7 +159,7 @@ def _rows(system: System, n_ranks: int) -> _Rows | Refusal:
     elif generation is Generation.HOPPER:
         names, nominal = ("h200_sxm", "h200_sxm NCCL 2.23"), 450
     else:
-        is_tray = n_ranks <= 4 and (system.cpu == "arm" or system.gpus_per_box != 8)
+        is_tray = n_ranks <= 4 and system.cpu == "arm"
         names, nominal = ("gb300" if is_tray else "b300_sxm",), 900
     share = system.link_bytes_per_s / nominal / 1e9
     if not 0.95 < share < 1.05:

@@ -171,8 +171,9 @@ def system_of(topology: Topology) -> System | Refusal:
     if link < _LEAST_NVLINK:
         return Refusal("its links are neither NVLink nor Infinity Fabric")
     generation = next((one for most, one in _NVLINKS if link <= most * 10**9), Generation.BLACKWELL)
-    # a DGX A100 has AMD's CPUs, later ones Intel's, racks of Grace Blackwell Arm's
-    cpu = "amd" if generation is Generation.AMPERE else "arm" if gpus > 16 else "intel"
+    # a DGX A100 has AMD's CPUs, later ones Intel's, racks and trays of Grace Blackwell Arm's
+    is_grace = generation is Generation.BLACKWELL and (gpus > 16 or gpus <= 4)
+    cpu = "amd" if generation is Generation.AMPERE else "arm" if is_grace else "intel"
     return replace(found, generation=generation, cpu=cpu)
 
 
