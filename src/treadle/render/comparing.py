@@ -240,7 +240,7 @@ def _legend(
             f"on NVSwitches that reduce in the network (NVLink SHARP), which this topology does not state; "
             f"{float(found.row.algbw / found.bound.algbw):.1%} of the optimum there, "
             f"{rates(found.bound.algbw)}; "
-            f"use 'dgx_h100(1, nvls=True)'",
+            f"state it as in 'dgx_h100(1, nvls=True)'",
             in_network={**best, "schedule": _values(found.bound, result.collective, found.row)},
         )
     wrong = [(name, one.report) for name, one in shown if one.report is not None and not one.report.is_ok]
