@@ -9,6 +9,7 @@ import pytest
 import treadle
 from treadle import planning
 from treadle.errors import ScheduleError
+from treadle.machines.libraries import library_of
 from treadle.machines.nccl import ChannelGraph, LibraryModel, nccl_model
 from treadle.machines.system import Generation, System
 from treadle.refusal import Refusal
@@ -17,6 +18,7 @@ KIB, MIB, GIB = 2**10, 2**20, 2**30
 GB = 10**9
 B200 = System(Generation.BLACKWELL, 1, 8, 900 * GB)
 ONE_GPU_BOXES = System(Generation.HOPPER, 16, 1, 0, has_switch=False, nics=1, nic_bytes_per_s=50 * GB)
+FOUR = System(Generation.MI200, 1, 4, 138 * GB, has_switch=False, cpu="amd")
 PCIE = System(Generation.AMPERE, 1, 8, 32 * GB, has_fast_links=False, has_switch=False)
 
 
@@ -38,6 +40,8 @@ def test_picks_and_times_are_those_of_the_sources() -> None:
         (no_nvls, "allreduce", GIB, "ring/Simple, 24 channels", 5275.6),
         (model("dgx_h100:1"), "allgather", MIB, "ring/LL, 24 channels", 17.3),
         (model("dgx_h100:1"), "allgather", GIB, "ring/Simple, 24 channels", 2642),
+        (model("dgx_h100:2"), "allgather", MIB // 2, "ring/LL, 8 channels", 35.9),
+        (model("dgx_h100:2"), "broadcast", 4 * KIB, "ring/LL, 1 channel", 9.41),
         (model("dgx_h100:2"), "allreduce", MIB, "tree/LL128, 16 channels", 62.5),
         (model("dgx_h100:2"), "allreduce", GIB, "nvlstree/Simple, 24 channels", 4428),
         (model("dgx_h100:16"), "allreduce", 64 * MIB, "nvlstree/Simple, 24 channels", 558),
@@ -50,6 +54,8 @@ def test_picks_and_times_are_those_of_the_sources() -> None:
         (pcie, "allreduce", MIB, "ring/Simple, 2 channels", 455),
         (model("mi300x:1"), "allreduce", 8 * MIB, "ring/Simple, 56 channels", 90.1),
         (model(ONE_GPU_BOXES), "allgather", 64 * KIB, "pat/Simple, 2 channels", 70.6),
+        # three links of 46 GB/s each carry 138 GB/s of busbw, not the 161.4 of a whole machine
+        (library_of(FOUR), "allreduce", GIB, "ring/Simple", 11717),
         # boxes of four never take NVLS
         (model("dgx_h100(1, 4)"), "allreduce", GIB, "ring/Simple, 24 channels", 4509.7),
     ):

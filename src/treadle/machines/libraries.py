@@ -115,11 +115,7 @@ class RcclModel(LibraryModel):
     def _algbw(self, kind: CollectiveKind, algorithm: str, protocol: str) -> float:
         shares = _TUNINGS[self.system.generation, algorithm].shares[self.system.boxes > 2]
         share = shares[PROTOCOLS.index(protocol)]
-        busbw = (
-            _MI250_BUSBW
-            if self.system.generation is Generation.MI200
-            else self.graph.channels * self.graph.intra
-        )
+        busbw = self.graph.channels * self.graph.intra
         return busbw * share * (0.5 if algorithm == "tree" else self.n_ranks / steps_of(kind, self.n_ranks))
 
     def _latency_us(self, kind: CollectiveKind, algorithm: str, protocol: str) -> float:
@@ -141,7 +137,9 @@ class RcclModel(LibraryModel):
 def rccl_model(system: System, *, version: str = VERSION) -> LibraryModel:
     """Return RCCL's model on a system of AMD GPUs, with the channels that its search should find."""
     if system.generation is Generation.MI200:
-        return RcclModel(system, version, ChannelGraph(1, _MI250_BUSBW, _MI250_BUSBW))
+        # boxes of four GPUs with three links each carry less than the machine of the table
+        most = min(_MI250_BUSBW, system.link_bytes_per_s / 1e9 or _MI250_BUSBW)
+        return RcclModel(system, version, ChannelGraph(1, most, most))
     # four rings over each of a GPU's links to the others: 28 on a box of eight
     channels = 4 * max(1, system.gpus_per_box - 1)
     total = system.link_bytes_per_s / 1e9 * _XGMI_SHARE

@@ -328,10 +328,11 @@ class LibraryModel:
         gpus = system.gpus_per_box
         intra = graph.intra * self._caps.nvls_efficiency * (c - 1) / c
         intra *= 2 if kind is _ALLREDUCE else (gpus - 1) / gpus
-        limits = [intra, graph.inter * (2 if system.boxes == 2 else 1)]
-        if system.boxes > 1:
-            limits.append(self._caps.nvls_tree[self._index])
-        return c * min(limits)
+        if system.boxes == 1:
+            # the search counts no more between boxes, although there are none
+            return c * min(intra, self._caps.intra[0])
+        inter = graph.inter * (2 if system.boxes == 2 else 1)
+        return c * min(intra, inter, self._caps.nvls_tree[self._index])
 
     def _latency_us(self, kind: CollectiveKind, algorithm: str, protocol: str) -> float:
         system, at, n = self.system, PROTOCOLS.index(protocol), self.n_ranks
@@ -410,8 +411,7 @@ def nccl_model(system: System, *, version: str = VERSION) -> LibraryModel:
     if system.generation.has_nvls and system.has_switch and gpus > 1:
         heads = min(gpus, 32)
         speed = _fastest(caps.intra, nvlink / (heads + 1))
-        # in one box the speed between boxes is not limited by anything
-        inter = caps.intra[0] if system.boxes == 1 else _fastest(caps.inter, system.nic_bytes_per_s / 1e9)
+        inter = speed if system.boxes == 1 else _fastest(caps.inter, system.nic_bytes_per_s / 1e9)
         nvls = ChannelGraph(heads, speed, inter)
     return LibraryModel(system, version, graph, nvls)
 

@@ -240,9 +240,11 @@ def _legend(
             f"on NVSwitches that reduce in the network (NVLink SHARP), which this topology does not state; "
             f"{float(found.row.algbw / found.bound.algbw):.1%} of the optimum there, "
             f"{rates(found.bound.algbw)}; "
-            f"use 'dgx_h100(1, nvls=True)'",
+            f"state it as in 'dgx_h100(1, nvls=True)'",
             in_network={**best, "schedule": _values(found.bound, result.collective, found.row)},
         )
+    if library := next((one.algorithm for _, one in shown if one.algorithm in ("nccl", "rccl")), None):
+        yield row(library, "in the table: its rings or trees on nominal links, without NVLink SHARP")
     wrong = [(name, one.report) for name, one in shown if one.report is not None and not one.report.is_ok]
     if len(wrong) < len(shown):
         yield row("verified", f"{'all ' if not wrong else ''}{counted(len(shown) - len(wrong), 'schedule')}")
@@ -303,7 +305,7 @@ def _time_tables(
         ]
         last = ["" if (limit := bounds[k]) is None else f"{float(limit.time) * 1e6:.4g}" for k in at]
         cells += [["lower bound", *last]] if any(last) else []
-        yield Table(["us", *(format_size(result.sizes[k]) for k in at)], cells, 1)
+        yield Table(["simulated us", *(format_size(result.sizes[k]) for k in at)], cells, 1)
         yield row(None, "")
     yield row(None, "In the tables of times * marks the fastest schedule at a size.")
 

@@ -109,4 +109,4 @@ def test_the_row_on_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     rows = [line.split() for line in lines if line.startswith("nvls (in-network) ")]
     assert [row[2:4] for row in rows] == [["700.00", "-"]]
     said = " ".join(" ".join(lines).split())
-    assert "100.0% of the optimum there, 400 GB/s; use 'dgx_h100(1, nvls=True)'" in said
+    assert "100.0% of the optimum there, 400 GB/s; state it as in 'dgx_h100(1, nvls=True)'" in said
