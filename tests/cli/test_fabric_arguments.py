@@ -94,9 +94,9 @@ def test_an_import_shows_and_writes_what_it_found(
         "4 x 25 GB/s, 1.25 GB/s",
         "4: nic0 = mlx5_0",
         "gpu0+gpu1: mlx5_0, mlx5_1; gpu2+gpu3: mlx5_2, mlx5_3",
-        "warning      eth0: shares no PCIe switch",
+        "warning eth0: shares no PCIe switch",
     ):
-        assert said in text
+        assert said in " ".join(text.split())
     assert main([*command, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert all(line in " ".join(text.split()) for line in found["recognised"].values())

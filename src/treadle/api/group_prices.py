@@ -15,8 +15,9 @@ from treadle.errors import ScheduleError
 from treadle.inputs.fabrics_and_plans import FabricLike, as_size
 from treadle.inputs.meshes import as_axes, as_mesh, groups_of
 from treadle.inputs.problem import resolve_kind, resolve_topology, select_ranks
-from treadle.machines.libraries import library_of
-from treadle.machines.system import System, system_of_groups
+from treadle.machines.achievable import Achievable, achievable
+from treadle.machines.libraries import library_of, scaled_time
+from treadle.machines.system import System, system_of, system_of_groups
 from treadle.refusal import Refusal
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.mesh import Mesh
@@ -27,12 +28,6 @@ from treadle.topologies.topology import Topology
 
 if TYPE_CHECKING:
     from treadle.api.group_costs import GroupCosts
-
-NCCL_BAND = (0.87, 1.53)
-"""Least and most that public times were of NCCL's model, one process for each GPU.
-
-NVIDIA/nccl-tests#309 (H100, one to four boxes), NVIDIA/nccl#1807 (B200), coreweave/nccl-tests#43 (NVL72).
-"""
 
 
 class PriceKind(StrEnum):
@@ -149,7 +144,7 @@ def _pricer(
     group, groups = _grouped(topology, text, collective)
     system = system_of_groups(topology, groups)
     for kind in PriceKind if chosen is None else (chosen,):
-        found = _time_of(kind, system, group)
+        found = _time_of(kind, topology, system, group)
         if not isinstance(found, Refusal):
             break
     else:
@@ -208,7 +203,9 @@ def mesh_around(ranks: Sequence[int], n_ranks: int) -> tuple[Mesh, tuple[str, ..
     return None if mesh is None or tuple(ranks) not in mesh.groups(axes) else (mesh, axes)
 
 
-def _time_of(kind: PriceKind, system: System | Refusal, group: PricedGroup) -> TimeOf | Refusal:
+def _time_of(
+    kind: PriceKind, topology: Topology, system: System | Refusal, group: PricedGroup
+) -> TimeOf | Refusal:
     """Return the function that gives times of this kind, or why none exists."""
     collective, axes, others = group.collective, group.axes, ", other ranks idle" if group.is_alone else ""
     if kind is PriceKind.SIMULATED:
@@ -225,21 +222,34 @@ def _time_of(kind: PriceKind, system: System | Refusal, group: PricedGroup) -> T
         return lambda size: (size / algbw, None, None, source)
     if isinstance(system, Refusal):
         return system
+    n_ranks = system.boxes * system.gpus_per_box
     if kind is PriceKind.MEASURED_FIT:
-        return Refusal("no measured rows")
+        # rows are of boxes as a whole, in which some GPUs may idle: NVSwitches serve groups independently
+        whole = system_of(topology)
+        if isinstance(whole, System) and system.boxes == 1 and whole.has_switch:
+            system = whole.group(1, whole.gpus_per_box)
+        if isinstance(fit := achievable(system, collective, 1, n_ranks), Refusal):
+            return fit
+
+        def achieved(size: int) -> tuple[float, float | None, float | None, str]:
+            fit = achievable(system, collective, size, n_ranks)
+            assert isinstance(fit, Achievable), fit
+            return fit.time_s, fit.low_s, fit.high_s, fit.source
+
+        return achieved
     if collective is CollectiveKind.ALLTOALL:
         return Refusal("libraries send it point to point and have no model of it")
     library = library_of(system).tabulated(collective)
-    name, is_amd, (low, high) = str(library), system.generation.is_amd, NCCL_BAND
+    name, is_amd = str(library), system.generation.is_amd
 
-    def time_of(size: int) -> tuple[float, float | None, float | None, str]:
+    def predicted(size: int) -> tuple[float, float | None, float | None, str]:
         pick = library.pick(collective, size)
         if is_amd:
             return pick.time_s, None, None, f"{name}: {pick}; one public time differs by 1%"
-        source = f"{name}: {pick}; public times were {low} to {high} times those of NCCL's model"
-        return pick.time_s, low * pick.time_s, high * pick.time_s, source
+        found = scaled_time(library, collective, size, pick.time_s)
+        return found.time_s, found.low_s, found.high_s, f"{name}: {pick}; {found.source}"
 
-    return time_of
+    return predicted
 
 
 @lru_cache(maxsize=256)

@@ -200,7 +200,11 @@ def achievable_time(system: System, kind: CollectiveKind, size_bytes: int) -> Ac
     if isinstance(found, Achievable) or kind is CollectiveKind.ALLTOALL:
         return found
     model = library_of(system)
-    predicted_s = model.pick(kind, size_bytes).time_s
+    return scaled_time(model, kind, size_bytes, model.pick(kind, size_bytes).time_s)
+
+
+def scaled_time(model: LibraryModel, kind: CollectiveKind, size_bytes: int, predicted_s: float) -> Achievable:
+    """Return the time that a library achieves where its model predicts this one."""
     low, high = _MODEL_BANDS[sum(size_bytes > end for end in SIZE_RANGES)]
     source = f"{model.name.upper()}'s model x {_MODEL_RATIO}, the median ratio of measured rows of one box"
     time_s, band = predicted_s * _MODEL_RATIO, (predicted_s * low, predicted_s * high)

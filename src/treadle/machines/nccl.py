@@ -357,8 +357,8 @@ class LibraryModel:
 
     @property
     def used_channels(self) -> int:
-        """Channels that a communicator opens: those of the search, doubled."""
-        return 2 * self.graph.channels
+        """Channels that a communicator opens: those of the search, doubled, at most 64 (MAXCHANNELS)."""
+        return min(64, 2 * self.graph.channels)
 
     def _channels(self, cell: Cell, size_bytes: int) -> int:
         algorithm, protocol = cell

@@ -14,7 +14,7 @@ import numpy as np
 
 from treadle.brief import brief
 from treadle.refusal import Refusal
-from treadle.topologies.named_boxes import find_boxes, nvswitches, rank_boxes
+from treadle.topologies.named_boxes import NETWORK, find_boxes, nvswitches, rank_boxes
 from treadle.topologies.topology import Topology
 
 
@@ -140,17 +140,20 @@ def system_of(topology: Topology) -> System | Refusal:
     if len(of_rank) < 2 or sizes.min() < sizes.max():
         return Refusal("its boxes differ in their numbers of GPUs")
     boxes, gpus = find_boxes(topology, of_rank), int(sizes[0])
-    inside = boxes.of_node[topology.tails] == boxes.of_node[topology.heads]
+    box = boxes.of_node[topology.tails]
+    inside = box == boxes.of_node[topology.heads]
     own = np.flatnonzero(topology.tails == topology.compute_nodes[0])
     heads, rates = topology.heads[own], topology.bandwidths[own]
     direct, switched = inside[own] & topology.is_compute[heads], nvswitches(topology)[heads]
     link = int(rates[direct | switched].sum())
     found = System(Generation.AMPERE, boxes.count, gpus, link, has_switch=bool(switched.any()))
     if boxes.count > 1:
-        leaving = topology.bandwidths[boxes.leaving(topology)[0]]
-        if not len(leaving):
-            return Refusal("its boxes are joined to their network by nothing")
-        found = replace(found, nics=len(leaving), nic_bytes_per_s=int(leaving.max()))
+        # the box with the fewest NICs limits all
+        leaves = ~inside & (box != NETWORK)
+        nics = int(np.bincount(box[leaves], minlength=boxes.count).min())
+        if not nics:
+            return Refusal("a box is joined to no network")
+        found = replace(found, nics=nics, nic_bytes_per_s=int(topology.bandwidths[leaves].max()))
     if gpus > 1 and not link:
         near = set(heads[inside[own]].tolist())
         if not near or near & set(topology.tails[~inside].tolist()):

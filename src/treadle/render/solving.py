@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from treadle.synthesis.steps.exact import ParetoFront
 
 Rows = Iterator[Row | Table]
-_SHOWN, _SHOWN_JOBS, _SHOWN_NAMES = 8, 20, 4
+_SHOWN_JOBS, _SHOWN_NAMES = 20, 4
 
 
 def solve_rows(
@@ -291,12 +291,12 @@ def _doubt_text(result: SizeSet) -> str:
         return "the cost model has no error ranges, so how certain these choices are is not known"
     if not result.doubts:
         return "no choice changes within the error ranges of the cost model"
-    lines = [
-        f"{format_size(one.size_bytes)}: {one.other} would save {one.gain:.1%} of {one.chosen}, {one.corner}"
-        for one in result.doubts[:_SHOWN]
-    ]
-    more = len(result.doubts) - _SHOWN
-    return "\n".join([*lines, *([f"and {more} more sizes (see --json)"] if more > 0 else [])])
+    most = max(result.doubts, key=lambda one: one.gain)
+    return (
+        f"{counted(len(result.doubts), 'choice')} may change within the error ranges of the cost model, most "
+        f"at {format_size(most.size_bytes)}: {most.other} would save {most.gain:.1%} of {most.chosen} "
+        f"({most.corner})"
+    )
 
 
 def _size_set_values(result: SizeSet) -> dict[str, object]:

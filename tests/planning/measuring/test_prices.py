@@ -15,11 +15,16 @@ from treadle.topologies.files import save_topology
 
 
 def test_kinds_of_figures() -> None:
-    """NCCL's own time of 1 MB on a DGX H100; the simulator's and the optimum's on a torus."""
+    """Measured rows' and NCCL's times of 1 MB on a DGX H100; the simulator's and the optimum's on a torus."""
+    found = treadle.price("dgx_h100:1", "*", "alltoall", "1MB")
+    fit = planning.achievable(treadle.parse("dgx_h100:1"), "alltoall", 2**20)
+    assert isinstance(fit, planning.Achievable)
+    assert (found.kind, found.time_s, found.low_s) == ("measured-fit", fit.time_s, fit.low_s)
+    four = treadle.price("dgx_b200:1", range(4), "allreduce", "1MB")
+    assert four.source.startswith("B300"), "of a box of eight, not of a tray of four"
     found = treadle.price("dgx_h100:1", "*", "allreduce", "1MB", kind="library-model")
-    assert found.time_s == pytest.approx(28.01e-6, rel=1e-3)
-    assert found.low_s == pytest.approx(0.87 * found.time_s)
-    assert found.high_s == pytest.approx(1.53 * found.time_s)
+    assert found.time_s == pytest.approx(1.27 * 28.01e-6, rel=1e-3)
+    assert (found.low_s, found.high_s) == pytest.approx((0.884 * 28.01e-6, 1.736 * 28.01e-6), rel=1e-3)
     assert found.source.startswith("NCCL 2.30, 12 channels x 30 GB/s: ring/LL, 24 channels")
     assert found.optimum == treadle.bound("dgx_h100:1", "allreduce").algbw
     torus = "torus(4, 4, bandwidth='25GB/s')"
@@ -38,8 +43,13 @@ def test_groups_have_their_part_of_the_machine() -> None:
     """One GPU per host: the network. A part of an MI300X box: RCCL over the links among its GPUs."""
     alone = treadle.price("dgx_h100(4, gpus_per_box=1)", "*", "allgather", "64MB", kind="library-model")
     assert alone.source.startswith("NCCL 2.30, 2 channels x 24 GB/s: ring/Simple")
-    assert alone.time_s == pytest.approx(64 * 2**20 * 3 / 4 / 48e9, rel=0.1)
+    assert alone.time_s == pytest.approx(1.27 * 64 * 2**20 * 3 / 4 / 48e9, rel=0.1)
     assert alone.time_s == treadle.price("dgx_h100:4", "box*.gpu3", "allgather", "64MB").time_s
+    hosts = "dgx_h100(8, gpus_per_box=1)"
+    scatter, sums = (
+        treadle.price(hosts, "*", kind, "4MB").time_s for kind in ("reduce-scatter", "allreduce")
+    )
+    assert scatter / sums == pytest.approx(0.52, rel=0.02), "by NCCL's logs"
     whole = treadle.price("mi300x:1", "*", "allreduce", "8MB")
     assert whole.time_s == pytest.approx(90.1e-6, rel=1e-3)
     assert whole.source.startswith("RCCL 2.21.5, 28 channels x 12 GB/s: ring/Simple")
