@@ -167,15 +167,14 @@ class Examination:
         system, given = self._system(topology)
         assumes = isinstance(self._fabric, LogFabric) and self._fabric.assumes_nics
         verdict = verdict_of(table, kind, system, given, assumes_nics=assumes)
-        is_low = _is_low(yardsticks)
         has_no_model = isinstance(system, Refusal) or kind is CollectiveKind.ALLTOALL
         if has_no_model and verdict.outcome is Outcome.CANNOT_SAY and verdict.expected is None:
             what = "what rings reach" if first.name == RING else "the optimum"
-            outcome = Outcome.SLOW if is_low else Outcome.NORMAL
+            outcome = Outcome.SLOW if _is_low(yardsticks) else Outcome.NORMAL
             verdict = Verdict(outcome, f"{what}; {verdict.reason}", first.share)
         is_slow = verdict.outcome is Outcome.SLOW
-        is_low = is_low or is_slow
         pcie = pcie_limit(used, boxes, first.limit) if first.place is BindingPlace.PCIE else None
+        is_low = is_slow or _is_low(yardsticks)
         case = self._case(
             table, hosts, topology=used, boxes=boxes, share=first.share, is_low=is_low, pcie=pcie
         )
@@ -187,13 +186,9 @@ class Examination:
 
     def _system(self, topology: Topology) -> tuple[System | Refusal, Conditions]:
         """Return the machine, of the listed GPUs' generation, and what the log says of the library."""
-        system, model, fabric, full_board = system_of(topology), model_of(self._log), self._fabric, 0
-        if (
-            isinstance(fabric, LogFabric)
-            and fabric.is_usual
-            and model is not None
-            and isinstance(system, System)
-        ):
+        system, model, full_board = system_of(topology), model_of(self._log), 0
+        is_usual = isinstance(self._fabric, LogFabric) and self._fabric.is_usual
+        if is_usual and model is not None and isinstance(system, System):
             system = replace(system, generation=model.generation, has_fast_links=model.has_fast_links)
             full_board = model.full_board
         has_p2p = model is None or model.has_p2p
@@ -320,10 +315,7 @@ class Examination:
             used_nics=used_nics(log) * self._hosts_per_box,
             has_fast_links=shows_fast_links(log)
             or (topology is not None and boxes is not None and has_fast_links(topology, boxes)),
-            is_one_switch=given
-            and topology is not None
-            and boxes is not None
-            and int((boxes.of_node < 0).sum()) == 1,
+            is_one_switch=given and boxes is not None and int((boxes.of_node < 0).sum()) == 1,
             **facts,  # type: ignore[arg-type]
         )
 
@@ -339,10 +331,9 @@ def _above(yardsticks: Sequence[Yardstick]) -> str:
     shares = {one.name: one.share for one in yardsticks if not one.is_whole}
     if shares.get(OPTIMUM, 0) <= 1:
         return ""
-    if IN_NETWORK not in shares:
-        return "above the optimum: the stated speeds of links are too low"
-    if shares[IN_NETWORK] > 1:
-        return "above the in-network optimum: the stated speeds of links are too low"
+    if shares.get(IN_NETWORK, 2) > 1:
+        which = "in-network optimum" if IN_NETWORK in shares else "optimum"
+        return f"above the {which}: the stated speeds of links are too low"
     return "above the optimum without in-network sums: switches do sum (NVLS, SHARP); judge by that model"
 
 

@@ -110,14 +110,10 @@ def conditions(log: Log, n_ranks: int, *, has_p2p: bool = True) -> Conditions:
     version = re.match(r"\d+\.\d+", log.version)
     nvls, algorithms = log.setting("NCCL_NVLS_ENABLE"), log.setting("NCCL_ALGO")
     names = () if algorithms is None else tuple(algorithms.value.casefold().replace("_", "").split(","))
-    picks = {
-        (one.kind, one.size * (n_ranks if one.kind in PER_RANK else 1)): (
-            one.algorithm,
-            one.protocol,
-            one.channels,
-        )
-        for one in log.picks
-    }
+    picks = {}
+    for one in log.picks:
+        size = one.size * (n_ranks if one.kind in PER_RANK else 1)
+        picks[one.kind, size] = one.algorithm, one.protocol, one.channels
     is_direct = log.rdma(direct=True) is not None
     contradicted = {
         "no-gdr": is_direct and log.rdma(direct=False) is None,

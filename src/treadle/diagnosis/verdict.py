@@ -183,16 +183,13 @@ def verdict_of(
     explanations = tuple(_explanations(peak, kind, system, given, found))
     if assumes_nics:
         if not system.has_fast_links:
-            text = "the NICs of such boxes are not known; --nics and --nic-bandwidth say them"
+            text = "the NICs of such boxes are not known; see --nics, --nic-bandwidth"
             return Verdict(Outcome.CANNOT_SAY, text, None, found, explanations)
-        for part in (0.5, 0.75):
+        for part, name in ((0.5, "half"), (0.75, "three quarters")):
             slower = replace(system, nic_bytes_per_s=int(system.nic_bytes_per_s * part))
             fewer = expected(slower, kind, peak.size, given)
             if not isinstance(fewer, Refusal) and fewer.low <= peak.busbw <= fewer.high:
-                nics = f"{counted(int(system.nics * part), 'NIC')} a box"
-                if system.nics == 1:
-                    nics = f"a NIC of {format_bandwidth_in(slower.nic_bytes_per_s, 'Gbit/s')}"
-                text = f"normal with {nics}, slow with what is assumed; --nics and --nic-bandwidth say it"
+                text = f"normal with {name} of the assumed NICs, else slow; see --nics, --nic-bandwidth"
                 return Verdict(Outcome.CANNOT_SAY, text, None, found, explanations)
     return Verdict(Outcome.SLOW, *compared, explanations)
 
@@ -219,6 +216,7 @@ def _faults(
     if whole.algorithm.startswith("nvls") and not isinstance(without, Refusal):
         check = "NCCL_NVLS_ENABLE, fabric manager, nvls channels in the log"
         yield Explanation("no-nvls", "rings without NVLink SHARP", check, without.value)
+    check = "NCCL_IB_HCA, NET/IB : Using, port speeds (ibstat)"
     for nics in (4, 2, 1):
         for way in (given, ring):
             if system.boxes > 1 and nics < system.nics:
@@ -226,9 +224,7 @@ def _faults(
                 speed = format_bandwidth_in(system.nic_bytes_per_s, "Gbit/s")
                 text = f"{counted(nics, 'NIC') if nics > 1 else 'one NIC'} of {speed} per node"
                 if not isinstance(fewer, Refusal):
-                    yield Explanation(
-                        "nics", text, "NCCL_IB_HCA, NET/IB : Using, port speeds (ibstat)", fewer.value
-                    )
+                    yield Explanation("nics", text, check, fewer.value)
 
 
 def _ranges(

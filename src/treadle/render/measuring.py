@@ -384,9 +384,8 @@ def _verdict_values(one: JudgedTable) -> dict[str, object]:
     reach = verdict.expected
     for key, each in () if reach is None else (("expected", reach), ("predicted", reach.model)):
         if each is not None:
-            rates = {
-                f"{name}_busbw_bytes_per_s": getattr(each, name) * 1e9 for name in ("low", "value", "high")
-            }
+            ends = ("low", "value", "high")
+            rates = {f"{end}_busbw_bytes_per_s": getattr(each, end) * 1e9 for end in ends}
             values[key] = {"kind": each.kind, "source": each.source, **rates}
     values["explanations"] = [
         {
