@@ -95,7 +95,7 @@ def test_numbers_of_gpus_without_rows_lie_between_those_with() -> None:
 
 
 def test_siblings_and_other_rates_say_so() -> None:
-    assert "sibling" in found("dgx_b200:1", "allreduce", 2**20).source
+    assert "another machine of this NVLink" in found("dgx_b200:1", "allreduce", 2**20).source
     assert found("gb200_nvl72:1", "allreduce", 2**20, 4).source.startswith("GB300")
     half = system_of(treadle.parse("dgx_b200:1"))
     assert isinstance(half, System)

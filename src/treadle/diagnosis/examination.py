@@ -169,7 +169,7 @@ class Examination:
         verdict = verdict_of(table, kind, system, given, assumes_nics=assumes)
         has_no_model = isinstance(system, Refusal) or kind is CollectiveKind.ALLTOALL
         if has_no_model and verdict.outcome is Outcome.CANNOT_SAY and verdict.expected is None:
-            what = "what rings reach" if first.name == RING else "the optimum"
+            what = "a ring at nominal link rates" if first.name == RING else "the optimum"
             outcome = Outcome.SLOW if _is_low(yardsticks) else Outcome.NORMAL
             verdict = Verdict(outcome, f"{what}; {verdict.reason}", first.share)
         is_slow = verdict.outcome is Outcome.SLOW
@@ -334,7 +334,7 @@ def _above(yardsticks: Sequence[Yardstick]) -> str:
     if shares.get(IN_NETWORK, 2) > 1:
         which = "in-network optimum" if IN_NETWORK in shares else "optimum"
         return f"above the {which}: the stated speeds of links are too low"
-    return "above the optimum without in-network sums: switches do sum (NVLS, SHARP); judge by that model"
+    return "faster than possible without in-network reduction: NVLS or SHARP is in use; compare with that optimum"
 
 
 def _is_low(yardsticks: Sequence[Yardstick]) -> bool:

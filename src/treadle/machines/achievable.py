@@ -166,7 +166,7 @@ def _rows(system: System, n_ranks: int) -> _Rows | Refusal:
         rate = format_link_bandwidth(system.link_bytes_per_s)
         return _Rows(names, "alone", f", scaled to links of {rate} by data sheet", share)
     if measured_constants()["systems"][names[0]]["sibling"]:
-        return _Rows(names, "sibling", " (band: a sibling of its NVLink generation)")
+        return _Rows(names, "sibling", " (band: errors on another machine of this NVLink generation)")
     return _Rows(names, "sizes", "")
 
 
@@ -230,5 +230,6 @@ def achievable(
     errors = constants["errors"][cases[-1]]
     error = errors.get(rows.names[0], errors["all"])[0]
     source = " and ".join(one["source"] for one in systems) + rows.note
+    source += "" if size <= 2**GROWTH_TO else "; extrapolated from 512MB"
     low_s, high_s = time_s * exp(-half), time_s * exp(half)
     return Achievable(kind, size_bytes, n_ranks, time_s, low_s, high_s, source, error)

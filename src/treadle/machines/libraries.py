@@ -178,10 +178,12 @@ def library_of(system: System) -> LibraryModel:
     return replace(model, **STATED.get())
 
 
-_MODEL_RATIO, _MODEL_ERROR = 1.27, 0.145
+_MODEL_ERROR = 0.145
+_MODEL_RATIOS = ((10, 1.25), (15, 1.38), (20, 1.2), (23, 1.45), (26, 1.21), (29, 1.15))
+"""Medians of measured over predicted time at sizes as powers of two; between them by proportion."""
 _MODEL_BANDS = ((0.827, 1.669), (0.884, 1.736), (1.018, 1.742))
 """Measured over predicted time on 807 rows of four NVLink machines (A100, H200, B300, GB300), half precision:
-the median, the median error of prediction x 1.27, and the 5th and 95th percentiles by `SIZE_RANGES`."""
+5th and 95th percentiles by `SIZE_RANGES`; `_MODEL_ERROR` is the median error."""
 
 
 def achievable_time(system: System, kind: CollectiveKind, size_bytes: int) -> Achievable | Refusal:
@@ -204,8 +206,16 @@ def achievable_time(system: System, kind: CollectiveKind, size_bytes: int) -> Ac
 def scaled_time(model: LibraryModel, kind: CollectiveKind, size_bytes: int, model_s: float) -> Achievable:
     """Return the time that a library achieves where its model predicts this one."""
     low, high = _MODEL_BANDS[sum(size_bytes > end for end in SIZE_RANGES)]
-    if model.system.generation.is_amd:  # the rows are of another vendor's machines: the widest band
+    system = model.system
+    rows = "no measured rows of such a box"
+    if system.generation.is_amd or system.boxes > 1:  # unlike the machines of the rows: the widest band
         low, high = min(one for one, _ in _MODEL_BANDS), max(one for _, one in _MODEL_BANDS)
-    source = f"{model.name.upper()}'s model x {_MODEL_RATIO}, the median ratio of measured rows of one box"
-    time_s, band = model_s * _MODEL_RATIO, (model_s * low, model_s * high)
+        rows = f"no measured rows of {'AMD' if system.generation.is_amd else 'several boxes'}"
+    powers, ratios = zip(*_MODEL_RATIOS, strict=True)
+    at = min(max(log2(max(size_bytes, 1)), powers[0]), powers[-1])
+    place = max(1, next(number for number, power in enumerate(powers) if at <= power))
+    share = (at - powers[place - 1]) / (powers[place] - powers[place - 1])
+    ratio = ratios[place - 1] + share * (ratios[place] - ratios[place - 1])
+    source = f"estimated: {model.name.upper()}'s model x {round(ratio, 2)}, a median ratio in one box; {rows}"
+    time_s, band = model_s * ratio, (model_s * low, model_s * high)
     return Achievable(kind, size_bytes, model.n_ranks, time_s, *band, source, _MODEL_ERROR)

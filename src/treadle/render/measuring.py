@@ -453,7 +453,7 @@ def _limit_text(one: JudgedTable, yardstick: Yardstick, rates: Rates) -> str:
     is_part = any(other.is_whole for other in one.yardsticks)
     scope = "" if not is_part else ", all NICs" if yardstick.is_whole else ", NICs in use"
     what = {
-        RING: "what rings reach",
+        RING: "a ring at nominal link rates",
         OPTIMUM: "the optimum (exact)",
         IN_NETWORK: "the optimum with in-network reduction",
     }[yardstick.name]

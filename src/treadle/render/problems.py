@@ -507,12 +507,17 @@ def expectation_rows(
     for one in found.achievable:
         reached = rates.both(large / Fraction(one.time_s), collective)
         span = f"{_plain(rates, large, one.high_s)} to {rates(large / Fraction(one.low_s))} algbw"
-        yield row("achievable", f"{reached} {at}; 90% within {span}\n{one.source}")
+        yield row("achievable", f"{reached} {at}; 90% within {span}\n{_from(one.source)}")
     if found.model is not None:
         (pick,) = found.picks
         reached = rates.both(large / Fraction(pick.time_s), collective)
         yield row(found.model.name, f"{pick}: {reached} {at}; predicted by {found.model}")
     yield _expectation_values(found)
+
+
+def _from(source: str) -> str:
+    """Rows that a time was fitted on, or how it is estimated."""
+    return source if source.startswith("estimated") else f"fitted on {source}"
 
 
 def _plain(rates: Rates, size: Fraction, time_s: float) -> str:
@@ -565,8 +570,8 @@ def library_rows(
     headings, *cells = zip(*columns, strict=True)
     yield from framed(Table(headings, cells, 1))
     if found.achievable:
-        sources = "\n".join(dict.fromkeys(one.source for one in found.achievable))
-        yield row("achievable", f"fitted on measurements, with the band of 90%: {sources}")
+        sources = "\n".join(dict.fromkeys(_from(one.source) for one in found.achievable[-1:]))
+        yield row("achievable", f"with the band of 90%; {sources}")
     if found.model is not None:
         yield row(found.model.name, f"choice and time predicted by {found.model}")
         if simulated is not None:

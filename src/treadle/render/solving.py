@@ -247,7 +247,7 @@ def size_set_rows(
     yield row("", text, candidates=result.n_candidates, timed=result.n_timed)
     yield row("not run", ", ".join(result.left_out) or None, left_out=list(result.left_out))
     cells = [_range_cells(entry, result) for entry in plan.entries]
-    headings = ("sizes", "schedule", "slices", "us", "best baseline", "% bound")
+    headings = ("sizes", "schedule", "slices", "simulated us", "best baseline", "% bound")
     yield from framed(Table(headings, cells, 2, ("slices", "best baseline")))
     if result.worst_ratio > 1:
         text = f"{result.worst_ratio:.3f} times the fastest candidate at worst, {result.mean_ratio:.3f} on"

@@ -22,7 +22,7 @@ from treadle.topologies.topology import Topology
 
 LARGE_BYTES = 2**30
 """Size at which a library's throughput is reported where no size is given."""
-_MOST_SUMMING = 128
+_MOST_SUMMING, _MOST_SUMMING_IN_BOXES = 128, 64
 """Ranks up to which the optimum of switches that sum takes a second at most."""
 
 
@@ -69,11 +69,11 @@ _FASTER_THAN = 300 * 10**9
 """Bytes/s of a GPU's links to the switches: A100 has so many, and switches that do not sum."""
 
 
-def summing_twin(problem: Problem) -> Problem | None:
+def summing_twin(problem: Problem, *, several: bool = False) -> Problem | None:
     """The problem on the same fabric with NVSwitches that sum and copy; None where that is no question.
 
-    It is one if all ranks of an allreduce, and nothing else, are joined to the same switch by fast links,
-    and the fabric has no switch that sums or copies.
+    It is one if all ranks of an allreduce, and nothing else, are joined to the same switch by fast links
+    (with `several` those of each box to one of their own), and the fabric has no switch that sums or copies.
     """
     topology, collective = problem.topology, problem.collective
     is_said = topology.multicast.any() or topology.aggregation.any()
@@ -83,7 +83,8 @@ def summing_twin(problem: Problem) -> Problem | None:
     for switch in topology.switches.tolist():
         leaving, entering = topology.tails == switch, topology.heads == switch
         ends = set(topology.heads[leaving].tolist()), set(topology.tails[entering].tolist())
-        if ends[0] == ends[1] == set(collective.ranks):
+        joins = ends[0] == set(collective.ranks) or (several and ends[0] < set(collective.ranks))
+        if ends[0] == ends[1] and joins:
             width = topology.bandwidths[leaving | entering].min()
             able[switch] = width > _FASTER_THAN
     if not able.any():
@@ -127,7 +128,10 @@ def expectations_of(
     model = library_of(system) if collective.kind is not CollectiveKind.ALLTOALL else None
     picks = [] if model is None else [model.pick(collective.kind, size) for size in sizes]
     in_network = None
-    twin = summing_twin(Problem(topology, collective)) if collective.n_ranks <= _MOST_SUMMING else None
+    twin = None
+    if collective.n_ranks <= _MOST_SUMMING:
+        several = collective.n_ranks <= _MOST_SUMMING_IN_BOXES
+        twin = summing_twin(Problem(topology, collective), several=several)
     if twin is not None:
         try:
             in_network = find_bound(twin)
