@@ -52,7 +52,7 @@ def price(
     >>> import treadle
     >>> found = treadle.price("dgx_h100:2", "dp=2,tp=8:dp", "allgather", "64MB")
     >>> f"{found.time_s * 1e6:.0f} us, {found.kind}, optimum {float(found.optimum) / 1e9:.0f} GB/s"
-    '916 us, library-model, optimum 100 GB/s'
+    '873 us, library-model, optimum 100 GB/s'
     >>> treadle.price("dgx_h100:2", range(8), "allgather", "64MB", kind="bound").time_s
     0.000117440512
     """

@@ -334,7 +334,7 @@ def _above(yardsticks: Sequence[Yardstick]) -> str:
     if shares.get(IN_NETWORK, 2) > 1:
         which = "in-network optimum" if IN_NETWORK in shares else "optimum"
         return f"above the {which}: the stated speeds of links are too low"
-    return "faster than possible without in-network reduction: NVLS or SHARP is in use; compare with that optimum"
+    return "faster than possible without in-network reduction: NVLS or SHARP is in use: compare with that"
 
 
 def _is_low(yardsticks: Sequence[Yardstick]) -> bool:

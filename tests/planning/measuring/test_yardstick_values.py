@@ -311,7 +311,7 @@ def test_what_a_healthy_system_reaches(yardsticks: list[Yardstick], is_low: bool
         ),
         (
             [yard("optimum", 1.01), yard("in-network", 1.0)],
-            "faster than possible without in-network reduction: NVLS or SHARP is in use; compare with that optimum",
+            "faster than possible without in-network reduction: NVLS or SHARP is in use: compare with that",
         ),
         ([yard("optimum", 0.5), yard("optimum", 3.0, whole=True)], ""),
     ],
