@@ -35,8 +35,8 @@ SUBJECTS = {
     "measuring": (
         "Running, simulating, diagnosing",
         (
-            *("api.run", "api.simulate", "api.diagnose", "program", "simulation", "diagnosis", "testbed"),
-            *("traces", "context", "runtime"),
+            *("api.run", "api.simulate", "api.diagnose", "program", "simulation", "diagnosis", "machines"),
+            *("testbed", "traces", "context", "runtime"),
         ),
     ),
     "writing": ("Texts for runtimes", ("api.lower", "lowering", "inputs.texts", "formats")),

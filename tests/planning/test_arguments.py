@@ -53,6 +53,7 @@ GOOD: dict[str, dict[str, Any]] = {
     "operator_rule": {"operator": "own.op.default", "kind": "ELEMENTWISE", "specification": "...->..."},
     "parallelize": {"model": "gpt2", "fabrics": "ring:4", "mesh": "4", "gpu": "a100"},
     "parse": {"text": "ring:4"},
+    "price": {"topology": "ring:4", "group": [0, 1], "collective": "allgather", "size": "1MB"},
     "reconfigure": {"topology": "ring:4", "other": "ring:4"},
     "register_format": {"record": None},
     "repair": {"plan": PLAN},
@@ -120,7 +121,11 @@ def unread_hints(function: Callable[..., Any]) -> list[str]:
 
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_every_annotation_can_be_read(function: str) -> None:
-    left = {"bound": ["method"], "from_networkx": ["graph"]}
+    left = {
+        "bound": ["method"],
+        "from_networkx": ["graph"],
+        "price": ["topology", "group", "collective", "kind"],  # `group_pricer` checks them
+    }
     assert unread_hints(FUNCTIONS[function]) == left.get(function, [])
 
 

@@ -25,9 +25,10 @@ FABRICS = (
     "kautz(2, 1)",
     "dgx_a100_flat(2, gpus_per_box=2)",
     "dgx_h100(1, gpus_per_box=4, nvls=True)",
+    "mi300x(1, 4)",
     linked_boxes(2, 3),
 )
-"""With rings, grids, trees, one direction only, switches, one that sums: each scheduler serves one."""
+"""Rings, grids, trees, one direction only, switches, one that sums, AMD's GPUs: each scheduler serves one."""
 
 VALUES: OptionKeywords = {
     "trees": 2,

@@ -46,6 +46,7 @@ class PriceKind(StrEnum):
     BOUND = "bound"
 
 
+@brief("collective", "mesh", "axes", "topology")
 @dataclass(frozen=True)
 class PricedGroup:
     """Groups over axes of a mesh on a fabric, and a collective that is concurrent in all of them.

@@ -76,7 +76,7 @@ class Achievable:
     source : str
         Which rows, and what was concluded from them.
     error : float
-        Median of |predicted / measured - 1| on rows left out of such fits.
+        Median of abs(predicted / measured - 1) on rows left out of such fits.
 
     Examples
     --------
