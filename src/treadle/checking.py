@@ -34,19 +34,22 @@ _WORDS: Mapping[object, str] = types.MappingProxyType(
 )
 
 
-def checked(**hooks: Hook) -> Callable[[_Function], _Function]:
+def checked(known_as: str = "", /, **hooks: Hook) -> Callable[[_Function], _Function]:
     """Decorator of public functions: arguments that their annotations do not allow raise TreadleError.
 
     So do seconds, of parameters whose names end in ``_s``, that are negative or no number.
 
     Parameters
     ----------
+    known_as : str
+        The public function that calls this one, which messages name; default the function itself.
     **hooks
         For single parameters: what makes of an argument what the function takes, and refuses the rest.
     """
 
     def decorate(function: _Function) -> _Function:
         signature = inspect.signature(function)
+        function.__name__ = known_as or function.__name__
 
         @wraps(function)
         def call(*arguments: Any, **keywords: Any) -> Any:

@@ -10,6 +10,7 @@ from samples.logs.nccl_logs import ranks, rows, table
 from treadle.api.diagnose import diagnose
 from treadle.cli.main import main
 from treadle.diagnosis.diagnosed import JudgedTable
+from treadle.errors import FormatError
 from treadle.schedules.collective import CollectiveKind
 from treadle.topologies import TopologyBuilder
 
@@ -37,6 +38,9 @@ def test_half_of_assumed_nics_may_be_all(tmp_path: Path) -> None:
     assert (found.outcome, found.reason.partition(" of")[0]) == ("cannot say", "normal with half")
     for nics, outcome in (("4", "normal"), ("8", "slow")):
         assert judged(tmp_path, log, nics=nics).verdict.outcome == outcome
+    for nics in ("-3", "0", "65", "mlx5_0"):
+        with pytest.raises(FormatError, match=f"--nics: expected the number of NICs per box.*{nics}"):
+            judged(tmp_path, log, nics=nics)
 
 
 def test_what_nvlink_sharp_would_give_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

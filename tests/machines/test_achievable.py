@@ -104,6 +104,8 @@ def test_siblings_and_other_rates_say_so() -> None:
     slow, fast = (found(one, "allgather", 2**29) for one in (pcie_4, SYSTEMS["rtx_pro_6000_server"]))
     assert slow.time_s == pytest.approx(63 / 32 * fast.time_s, rel=0.01)
     assert "scaled to links of 32 GB/s by data sheet" in slow.source
+    wide = System(Generation.AMPERE, 1, 8, 400 * GB)
+    assert "scaled to links of 400 GB/s by data sheet" in found(wide, "allgather", 2**29).source
     assert slow.high_s / slow.low_s > 2 > fast.high_s / fast.low_s
 
 

@@ -9,10 +9,11 @@ import pytest
 import treadle
 from treadle import planning
 from treadle.errors import ScheduleError
-from treadle.machines.libraries import library_of
+from treadle.machines.libraries import achievable_time, library_of
 from treadle.machines.nccl import ChannelGraph, LibraryModel, nccl_model
 from treadle.machines.system import Generation, System
 from treadle.refusal import Refusal
+from treadle.topologies import TopologyBuilder
 
 KIB, MIB, GIB = 2**10, 2**20, 2**30
 GB = 10**9
@@ -80,6 +81,10 @@ def test_public_measurements_are_within_the_stated_errors() -> None:
     old = replace(model("dgx_h100:1"), version="2.26")
     busbw = [GIB / one.pick("allreduce", GIB).time_s * 7 / 4 / 1e9 for one in (old, replace(old, nvls=None))]
     assert busbw == [pytest.approx(482, rel=0.05), pytest.approx(369, rel=0.05)]
+    # 2.28 has another formula of NVLS
+    new = model("dgx_h100:1")
+    assert replace(new, version="2.28").pick("allreduce", GIB).time_s == new.pick("allreduce", GIB).time_s
+    assert replace(new, version="2.27").pick("allreduce", GIB).time_s == old.pick("allreduce", GIB).time_s
     four = model("dgx_h100:4")
     assert 16 * GIB / four.pick("allreduce", 16 * GIB).time_s * 31 / 16 / 1e9 == pytest.approx(366, rel=0.02)
     a100 = model("dgx_a100:2")
@@ -113,6 +118,28 @@ def test_systems_are_recognised_by_their_links() -> None:
         ("leaf_spine:4,2", "nothing says which of its GPUs share a host"),
     ):
         assert planning.library_model(treadle.parse(name)) == Refusal(reason)
+
+
+def test_a_pcie_server_is_recognised() -> None:
+    """Eight GPUs of 32 GB/s, four on the PCIe switch of each CPU."""
+    builder = TopologyBuilder("server")
+    cpus = [builder.switch(f"box0.cpu{number}") for number in range(2)]
+    builder.duplex(*cpus, 40 * GB)
+    for number in range(8):
+        builder.duplex(builder.compute(f"box0.gpu{number}"), cpus[number // 4], 32 * GB)
+    found = planning.system_of(builder.build())
+    assert isinstance(found, System)
+    assert (found.generation, found.gpus_per_box, found.link_bytes_per_s) == (PCIE.generation, 8, 32 * GB)
+    assert not found.has_fast_links
+
+
+def test_several_boxes_have_the_widest_band() -> None:
+    library = model("dgx_h100:2")
+    time_s = library.pick("allreduce", GIB).time_s
+    found = achievable_time(library.system, treadle.CollectiveKind.ALLREDUCE, GIB)
+    assert isinstance(found, planning.Achievable)
+    ratios = (found.low_s / time_s, found.time_s / time_s, found.high_s / time_s)
+    assert ratios == pytest.approx((0.827, 1.15, 1.742))
 
 
 def test_a_group_has_its_share_of_the_nics() -> None:

@@ -103,6 +103,7 @@ def test_a_wrong_type_is_an_error_of_one_line_that_names_the_parameter(function:
     assert "expected " in message
     assert "found a Stranger" in message
     assert name in message
+    assert "pricer" not in message, "of what is called, not of what that calls"
     assert "\n" not in message
     assert len(message) < 200
 

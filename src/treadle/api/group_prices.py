@@ -123,7 +123,7 @@ def is_constant(topology: FabricLike) -> bool:
     return isinstance(topology, Topology) or (isinstance(topology, str) and names_fabric(topology))
 
 
-@checked()
+@checked("price")
 def group_pricer(
     topology: FabricLike,
     group: Sequence[int] | str,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from treadle.diagnosis.log import Log
 from treadle.diagnosis.log_figures import used_nics
-from treadle.errors import TopologyError
+from treadle.errors import FormatError, TopologyError
 from treadle.machines.system import Generation
 from treadle.refusal import Refusal
 from treadle.spelling import counted
@@ -19,6 +19,7 @@ from treadle.topologies.topology import Topology, TopologyBuilder
 from treadle.units import format_bandwidth
 
 _GB = 10**9
+_MOST_NICS = 64
 
 
 @dataclass(frozen=True)
@@ -125,6 +126,11 @@ def fabric_of_devices(log: Log, options: ImportOptions) -> LogFabric | Refusal:
     log : Log
     options : ImportOptions
         ``nics`` as a number, and ``nic_bandwidth``, replace what is usual.
+
+    Raises
+    ------
+    FormatError
+        If ``nics`` is no such number.
     """
     per_host = Counter(rank.host for rank in log.ranks.values())
     model = model_of(log)
@@ -137,8 +143,13 @@ def fabric_of_devices(log: Log, options: ImportOptions) -> LogFabric | Refusal:
         if domains > 1 and hosts * gpus % model.per_domain:
             return Refusal("how many hosts NVSwitches join is not known")
         hosts, gpus = domains, hosts * gpus // domains
-    given = options.nics or ""
-    stated = int(given) if given.isdigit() else used_nics(log)
+    given = options.nics
+    if given is not None and not (given.isdecimal() and 1 <= int(given) <= _MOST_NICS):
+        raise FormatError(
+            f"--nics: expected the number of NICs per box, 1 to {_MOST_NICS}, found {given[:40]!r}; "
+            "the log names none"
+        )
+    stated = used_nics(log) if given is None else int(given)
     nics = stated or min(model.nics or gpus, gpus)
     nic = options.nic_bandwidth or int(model.nic * _GB)
     name = f"{counted(hosts, 'box')} of {gpus} {next(iter(log.ranks.values())).model}"

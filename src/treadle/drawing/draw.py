@@ -121,8 +121,8 @@ def cut_words(plan: Plan) -> CutWords:
     topology, witness = plan.topology, plan.witness
     if isinstance(witness, LengthWitness):
         priced = np.array([length > 0 for length in witness.lengths], dtype=np.bool_)
-        scarce = f"{int(priced.sum())} of {counted(len(priced), 'link')}"
-        words = f"{scarce} are scarce: their prices prove the optimum"
+        limiting = f"{int(priced.sum())} of {counted(len(priced), 'link')}"
+        words = f"{limiting} are the bottleneck: their prices prove the optimum"
         return CutWords(np.zeros(topology.n_nodes, dtype=np.bool_), priced, words)
     if not isinstance(witness, CutWitness):
         raise ScheduleError(

@@ -121,7 +121,7 @@ def test_what_crosses_a_cut_bounds_the_rate(fabric: str, collective: str) -> Non
 
 def test_scarce_links_prove_an_allreduce() -> None:
     painting = painting_of(planning.solve("mi250(2)", "allreduce").plan, "cut")
-    assert painting.caption == "144 of 176 links are scarce: their prices prove the optimum"
+    assert painting.caption == "144 of 176 links are the bottleneck: their prices prove the optimum"
 
 
 def test_a_tree_reaches_all_ranks_by_hops(boxes: Plan) -> None:
