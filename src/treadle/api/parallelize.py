@@ -20,8 +20,8 @@ from treadle.parallelism.searching.fabric_matrix import fabric_matrix
 from treadle.parallelism.searching.fabric_run import FabricRun
 from treadle.parallelism.searching.parallel_options import parallel_request
 from treadle.parallelism.searching.parallel_result import ParallelizeResult
-from treadle.parallelism.searching.pipeline_run import STAGES, stages_of
-from treadle.parallelism.searching.plan_search import PlanSearch
+from treadle.parallelism.searching.pipeline_run import stages_of
+from treadle.parallelism.searching.plan_search import STAGES, PipelineForm, PlanSearch
 from treadle.schedules.mesh import Mesh
 from treadle.training.devices import Accelerator
 from treadle.training.step_inputs import slow_links
@@ -124,7 +124,14 @@ def parallelize(
     plans = PlanSearch(graph, request, layers)
     runs = [FabricRun(topology, plans, options, progress) for topology in topologies]
     found = [
-        (run, run.run(fixed) if fixed is None or not micro_batches else run.run_staged(fixed, micro_batches))
+        (
+            run,
+            run.run(fixed)
+            if fixed is None or not micro_batches
+            else run.run_staged(
+                fixed, PipelineForm(stages_of(fixed), micro_batches, options.get("interleave") or 1)
+            ),
+        )
         for run in runs
     ]
     matrix = None

@@ -214,6 +214,8 @@ class ParallelizeKeywords(TypedDict, total=False):
     pins: Mapping[str, str]
     schedule: str
     micro_batches: int | None
+    interleave: int | None
+    zero: int
     mixed: bool
     gap: float
     efficiency: float | None

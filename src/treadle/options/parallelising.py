@@ -39,7 +39,9 @@ class Sharding(Options):
         takes="Mapping[str, str]",
     )
     schedule: str = opt("Price collectives by treadle, ring or bound.", "treadle", words="schedules")
-    micro_batches: int | None = opt("Micro-batches of a pipeline; default four per stage.")
+    micro_batches: int | None = opt("Micro-batches of a pipeline; default the best.")
+    interleave: int | None = rare("Virtual stages per pipeline stage; default the best.")
+    zero: int = opt("ZeRO over replicas: 0 none, 1 optimizer states, 2 and gradients.", 1)
     mixed: bool = rare("Layers of a kind may take different plans.", False)
     gap: float = opt("Optimality gap of the search.", 0.01)
     efficiency = Device.efficiency

@@ -75,7 +75,9 @@ def parallelize_rows(result: ParallelizeResult) -> Rows:
                 "isolated_s": list(matrix.isolated_s),
             },
         )
+    yield row("step", "simulated task by task as by `treadle train`: compute + exposed + idle")
     yield row("exposed", "time in which a rank communicates and does not compute")
+    yield row("estimate", "of each layer the longer of computing, waits included, and of what runs beside")
     yield row("overlap", _OVERLAP[request.overlap.value], overlap=request.overlap.value)
     yield row("0, 0,1 ...", "communication of groups along these axes of the mesh, overlapped or not")
     yield facts(searches=[_search_values(one) for one in result.searches], seconds={"total": result.seconds})
@@ -91,18 +93,20 @@ def _search_rows(search: FabricSearch) -> Rows:
         order = ", tiles" if trial.mesh.rank_order is not None else ""
         bound = format_seconds(trial.bound_s)
         yield row("mesh", f"{trial.mesh.text}{order}: {found} {how}, lower bound {bound}")
+    has_stages = best.plan.pipeline is not None
     shown = [best, *list(_distinct(search.named))[:_MOST_PRESETS]]
     axes = sorted({axes for one in search.rows for axes in one.by_axes}, key=lambda text: (len(text), text))
     cells = [
         [
             one.name,
             *map(format_seconds, (one.seconds, one.compute_s, one.exposed_s)),
+            *([format_seconds(one.idle_s)] if has_stages else []),
             gigabytes(one.memory_bytes) + ("" if one.fits else " (too much)"),
             *(format_seconds(one.by_axes.get(axis, 0.0)) for axis in axes),
         ]
         for one in shown
     ]
-    headings = ["plan", "step", "compute", "exposed", "memory", *axes]
+    headings = ["plan", "step", "compute", "exposed", *(["idle"] if has_stages else []), "memory", *axes]
     yield row(None, "")
     yield Table(headings, cells, 1, [*reversed(axes), "compute"])
     if len(shown) <= len(search.named):
@@ -114,12 +118,13 @@ def _search_rows(search: FabricSearch) -> Rows:
         gain = f"{fitting.seconds / best.seconds:.2f}x as fast as the best preset that fits, {fitting.name}"
     yield row("gain", gain)
     late = "; the time limit was reached" if search.is_late else ""
-    scope = "a plan of this kind" if best.plan.pipeline is None else "a plan in as many stages"
+    scope = "a plan in as many stages" if has_stages else "a plan of this kind"
     yield row(
         "lower bound",
-        f"{format_seconds(search.bound_s)} for {scope}: the best is at most {search.gap:.1%} above it{late}",
+        f"{format_seconds(search.bound_s)} for the estimate of {scope}; that of this plan, "
+        f"{format_seconds(best.estimate_s)}, is at most {search.gap:.1%} above it{late}",
     )
-    if best.plan.pipeline is None:
+    if not has_stages:
         bound = format_seconds(search.checked_bound_s)
         yield row("checked", f"at least {bound}, by a pass that shares no code with the search")
     yield row("plan", _plan_text(best))
@@ -178,7 +183,7 @@ def _search_values(search: FabricSearch) -> dict[str, object]:
             {
                 "plan": one.name,
                 "step_s": one.seconds,
-                **fields_of(one, "compute_s", "exposed_s", "communication_s"),
+                **fields_of(one, "estimate_s", "compute_s", "exposed_s", "idle_s", "communication_s"),
                 "communication_by_axes_s": dict(one.by_axes),
                 **fields_of(one, "memory_bytes", "fits"),
             }

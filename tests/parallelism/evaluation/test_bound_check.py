@@ -107,7 +107,7 @@ def test_witnesses_that_prove_nothing_are_refused() -> None:
 def test_a_graph_without_moments_has_one_price_for_what_is_always_held() -> None:
     """Three runs of 2 or 5 seconds, which hold 10 bytes or 1: at half a second a byte above 4."""
     names = Quantities(1, 0)
-    tables = {names.compute(0): np.array([2.0, 5.0]), names.persistent: np.array([10.0, 1.0])}
+    tables = {names.serial(0): np.array([2.0, 5.0]), names.persistent: np.array([10.0, 1.0])}
     graph = FactorGraph((2,), names, (factor((0,), tables),), (3,))
     witness = BoundWitness((1.0,), (0.5,), np.zeros(0))
     assert checked_bound(graph, witness, memory_bytes=4.0) == pytest.approx(3 * 2 + 0.5 * (10 - 4))

@@ -75,7 +75,7 @@ def test_recomputation_takes_time_and_saves_less(problem: SearchProblem, found: 
         for name in ("FSDP", "FSDP, selective recompute", "FSDP, full recompute")
     }
     held = [one[names.persistent] for one in amounts.values()]
-    computed = [one[names.compute(1)] for one in amounts.values()]
+    computed = [one[names.serial(1)] for one in amounts.values()]
     assert held[0] > held[1] > held[2]
     assert computed[0] < computed[1] < computed[2]
     keeps = {

@@ -364,9 +364,9 @@ def test_plans_of_a_coarse_mesh_are_plans_of_a_finer_one(coarse: SearchProblem, 
         amounts, finer = (one.graph.amounts(chosen) for one, chosen in ((joined, plan), (fine, found)))
         names = fine.graph.quantities
         for section in range(names.n_sections):
-            at = names.compute(section)
+            at = names.serial(section)
             assert finer[at] == pytest.approx(amounts[at])
-            at = names.communication(section)
+            at = names.beside(section)
             assert finer[at] <= amounts[at] * (1 + 1e-9)
         assert finer[names.persistent] == pytest.approx(amounts[names.persistent])
     assert n_found > 0

@@ -23,9 +23,7 @@ def cheapest_by_totals(problem: SearchProblem, found: Incumbent) -> tuple[float,
     """Of layers by two plans of one boundary, the least max(sum of compute, sum of communication)."""
     names, sections = problem.graph.quantities, (0, 1, 2)
     amounts = np.array([problem.graph.amounts(plan) for plan in found.plans])
-    both = [
-        amounts[:, [kind(section) for section in sections]] for kind in (names.compute, names.communication)
-    ]
+    both = [amounts[:, [kind(section) for section in sections]] for kind in (names.serial, names.beside)]
     boundary = np.array([[plan[node] for node in problem.table.boundary.values()] for plan in found.plans])
     counts = np.arange(LAYERS + 1)
     best = (np.inf, 0, 0, 0)

@@ -63,7 +63,7 @@ def test_the_best_mixture_of_all(seed: int) -> None:
 def cheating_layering() -> Layering:
     """One operator that only computes, only communicates, or does both at once for a bit longer."""
     names = Quantities(1, 0)
-    parts = [factor([1], {names.compute(0): [10, 0, 6], names.communication(0): [0, 10, 6]})]
+    parts = [factor([1], {names.serial(0): [10, 0, 6], names.beside(0): [0, 10, 6]})]
     graph = FactorGraph((1, 3), names, tuple(parts), (4,), first=(0,))
     return Layering(graph, 0, (0,), (np.zeros((1, 1)),), frozenset([1]))
 
@@ -88,7 +88,7 @@ def test_a_maximum_over_the_whole_model_claims_what_no_layer_does() -> None:
 def test_layers_that_differ_save_time_where_memory_is_short() -> None:
     """Half of the layers save what the others compute again."""
     names = Quantities(1, 0)
-    parts = [factor([1], {names.compute(0): [10, 6], names.persistent: [0, 80]})]
+    parts = [factor([1], {names.serial(0): [10, 6], names.persistent: [0, 80]})]
     graph = FactorGraph((1, 2), names, tuple(parts), (8,), first=(0,))
     layering = Layering(graph, 0, (0,), (np.zeros((1, 1)),), frozenset([1]))
     found = mix_layers(layering, [(0, 0)], memory_bytes=45, effort=EXACT)
@@ -103,7 +103,7 @@ def test_a_slow_plan_does_not_blur_the_others(slow: float) -> None:
     """Nanoseconds beside a plan that takes seconds, and holds nothing."""
     names = Quantities(1, 0)
     times, bytes_ = [10e-9, 6e-9, slow, 10.5e-9], [0, 80, 0, 0]
-    parts = [factor([1], {names.compute(0): times, names.persistent: bytes_})]
+    parts = [factor([1], {names.serial(0): times, names.persistent: bytes_})]
     graph = FactorGraph((1, 4), names, tuple(parts), (8,), first=(0,))
     layering = Layering(graph, 0, (0,), (np.zeros((1, 1)),), frozenset([1]))
     found = mix_layers(layering, [(0, i) for i in range(4)], memory_bytes=45, effort=EXACT)
@@ -119,7 +119,7 @@ def test_a_mixture_is_never_worse_than_a_known_plan(seed: int) -> None:
     names, times = Quantities(1, 0), random.integers(100, 120, 60) * 1e-9
     held = random.permutation(60)
     times[held < 20] = 10.0 ** random.integers(-5, 3, 20)
-    parts = [factor([1], {names.compute(0): times, names.persistent: held})]
+    parts = [factor([1], {names.serial(0): times, names.persistent: held})]
     graph = FactorGraph((1, 60), names, tuple(parts), (3,), first=(0,))
     layering = Layering(graph, 0, (0,), (np.zeros((1, 1)),), frozenset([1]))
     for limit in (15.0, 70.0, 100.0, 180.0):
@@ -133,7 +133,7 @@ def test_a_known_plan_stays_where_no_mixture_is_found(monkeypatch: pytest.Monkey
     """The fastest of those that fit, of all eight layers alike."""
     monkeypatch.setattr(mixed_layers, "_mixture", lambda *given: given[-1])
     names = Quantities(1, 0)
-    parts = [factor([1], {names.compute(0): [12, 7, 10], names.persistent: [0, 80, 5]})]
+    parts = [factor([1], {names.serial(0): [12, 7, 10], names.persistent: [0, 80, 5]})]
     graph = FactorGraph((1, 3), names, tuple(parts), (8,), first=(0,))
     layering = Layering(graph, 0, (0,), (np.zeros((1, 1)),), frozenset([1]))
     for limit, value, state in ((45, 80, 2), (80, 56, 1), (4, 96, 0)):
@@ -144,7 +144,7 @@ def test_a_known_plan_stays_where_no_mixture_is_found(monkeypatch: pytest.Monkey
 
 def test_switches_that_cost_more_than_all_layers_are_not_made() -> None:
     names = Quantities(1, 0)
-    parts = [factor([0], {names.compute(0): [5, 9]}), factor([1], {names.compute(0): [10, 20]})]
+    parts = [factor([0], {names.serial(0): [5, 9]}), factor([1], {names.serial(0): [10, 20]})]
     graph = FactorGraph((2, 2), names, tuple(parts), (8,), first=(0,))
     layering = Layering(graph, 0, (0,), (np.array([[0, 1e6], [1e6, 0]]),), frozenset([1]))
     found = mix_layers(layering, [(1, 0), (0, 1)], effort=EXACT)
@@ -154,8 +154,8 @@ def test_switches_that_cost_more_than_all_layers_are_not_made() -> None:
 
 def test_what_does_not_fall_apart_is_refused() -> None:
     names = Quantities(2, 0)
-    tie = factor([1, 2], {names.compute(0): [[1]]})
-    astray = factor([2], {names.compute(0): [1]})
+    tie = factor([1, 2], {names.serial(0): [[1]]})
+    astray = factor([2], {names.serial(0): [1]})
     for part, why in ((tie, "tie the block to the ends"), (astray, "another section")):
         graph = FactorGraph((1, 1, 1), names, (part,), (2, 1))
         with pytest.raises(ScheduleError, match=why):

@@ -231,15 +231,15 @@ def layered(*, repeats: int = 3) -> Layering:
         factor(
             [1],
             {
-                names.compute(0): [6, 4, 3],
-                names.communication(0): [1, 5, 2],
+                names.serial(0): [6, 4, 3],
+                names.beside(0): [1, 5, 2],
                 names.persistent: [3, 9, 30],
                 names.transient(0): [2, 0, 1],
             },
         ),
-        factor([0, 1], {names.communication(0): [[0, 0, 0], [2, 0, 0]]}),
-        factor([2], {names.compute(1): [10, 7], names.persistent: [1, 2], names.transient(1): [4, 6]}),
-        factor([0, 2], {names.communication(1): [[0, 0], [20, 1]]}),
+        factor([0, 1], {names.beside(0): [[0, 0, 0], [2, 0, 0]]}),
+        factor([2], {names.serial(1): [10, 7], names.persistent: [1, 2], names.transient(1): [4, 6]}),
+        factor([0, 2], {names.beside(1): [[0, 0], [20, 1]]}),
     )
     graph = FactorGraph((2, 3, 2), names, parts, (repeats, 1), first=(0,))
     switches = np.array([[0, 0.5], [0.25, 0]])

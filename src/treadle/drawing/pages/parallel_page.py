@@ -116,7 +116,7 @@ def told_page(
         }
     left += [
         _rows_bars(told),
-        _parts(first.evaluation),
+        _parts(first),
         collectives(first.evaluation),
         operators(plan, model),
     ]
@@ -218,8 +218,8 @@ def _rows_table(told: Sequence[ToldPlan]) -> dict[str, object]:
     return table("figures", "Figures", [*texts("plan"), *seconds, ("memory", "B")], rows, left_out=left_out)
 
 
-def _parts(found: Evaluation) -> dict[str, object]:
-    rows = []
+def _parts(told: ToldPlan) -> dict[str, object]:
+    found, rows = told.evaluation, []
     for one in found.parts:
         name = one.part if one.plan == 0 else f"{one.part} ({one.plan + 1})"
         runs = one.runs
@@ -233,7 +233,8 @@ def _parts(found: Evaluation) -> dict[str, object]:
         "none": "both count",
         "model": "the longer of both sums counts",
     }[found.overlap]
-    times = "" if found.pipeline is None else f", of one of {found.pipeline.micro_batches} micro-batches"
+    pipeline = told.rows[0].plan.pipeline
+    times = "" if pipeline is None else f", of one of {pipeline.micro_batches} micro-batches"
     return {
         "panel": "bars",
         "id": "parts",

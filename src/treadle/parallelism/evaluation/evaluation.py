@@ -16,12 +16,11 @@ from treadle.parallelism.evaluation.memory_at_moments import Moment
 from treadle.parallelism.evaluation.model_run import ModelRun
 from treadle.parallelism.evaluation.node_work import DeviceNumbers, operator_seconds, unmoved
 from treadle.parallelism.evaluation.part_run import KEPT, LEAVES, SHARED, PartRun, Passing
-from treadle.parallelism.evaluation.part_times import Movement, PartTimes
+from treadle.parallelism.evaluation.part_times import Movement, PartTimes, Role
 from treadle.parallelism.evaluation.passages import Passages
-from treadle.parallelism.evaluation.stage_timeline import PipelineTimes, pipelined
 from treadle.parallelism.graph.compute_graph import Phase
 from treadle.parallelism.graph.model_graph import ModelGraph
-from treadle.parallelism.plan.parallel_plan import OVERLAPS, ParallelPlan
+from treadle.parallelism.plan.parallel_plan import OVERLAPS, ParallelPlan, Pipeline
 from treadle.schedules.collective import CollectiveKind
 from treadle.training.costs import Costs
 
@@ -34,16 +33,16 @@ class Evaluation:
     Parameters
     ----------
     seconds : float
-        Of a step.
+        Of a step, as the search estimates it: of each layer the longer of computing with what it waits for
+        and of the communication beside it. `plan_timeline` has the step task by task.
     overlap : str
-        How communication hides behind compute: within each layer, nowhere, or over the whole model.
+        Where communication hides behind compute: within each layer, nowhere, or over the whole model.
     parts : tuple of PartTimes
         One for each plan of each part.
     switches : tuple of Movement
         Between layers of different boundary states.
     moments : tuple of Moment
         Every operator of every plan, with all that is held then, at the layer when most is kept.
-    pipeline : PipelineTimes or None
     """
 
     seconds: float
@@ -51,7 +50,6 @@ class Evaluation:
     parts: tuple[PartTimes, ...]
     switches: tuple[Movement, ...]
     moments: tuple[Moment, ...]
-    pipeline: PipelineTimes | None = None
 
     @property
     def switch_s(self) -> float:
@@ -67,13 +65,6 @@ class Evaluation:
     def communication_s(self) -> float:
         """Of all runs of one micro-batch, on all stages."""
         return sum(one.runs * one.communication_s for one in self.parts) + self.switch_s
-
-    @property
-    def exposed_s(self) -> float:
-        """Seconds of a step in which nothing is computed; stages of a pipeline that wait among them."""
-        if self.pipeline is not None:
-            return self.seconds - self.pipeline.busiest_compute_s
-        return self.seconds - self.compute_s
 
     @cached_property
     def peak(self) -> Moment:
@@ -132,8 +123,9 @@ def evaluate(
     numbers : DeviceNumbers
         Of a rank's device.
     overlap : str
-        ``layer``: of each layer the larger of compute and communication counts; ``none``: both; ``model``:
-        the larger of the totals (no schedule reaches that where layers differ).
+        ``layer``: of each layer the longer counts of computing with what it waits for, and of the
+        communication beside it; ``none``: both; ``model``: the longer of the totals (no schedule reaches
+        that where layers differ).
     passages : Passages, optional
         Of that mesh and these costs: plans that are evaluated with the same ones find each passage once.
 
@@ -153,26 +145,38 @@ def evaluate(
     switches = [tuple(_switch(run, at, passages)) for at in range(1, len(run.layers))]
     switch_s = [sum(one.seconds for one in some) for some in switches]
     layers = [times[key] for key in run.layers]
-    pipeline = None
-    if plan.pipeline is not None:
-        sent_bytes = max(map(run.entering_bytes, run.runs))
-        pipeline = pipelined(plan, layers, switch_s, costs, overlap, sent_bytes=sent_bytes)
     return Evaluation(
-        _seconds(layers, switch_s, overlap) if pipeline is None else pipeline.seconds,
+        _seconds(layers, [0.0, *switch_s], overlap, plan.pipeline),
         overlap,
         tuple(times.values()),
         tuple(one for some in switches for one in some),
-        tuple(run.moments(numbers.stored_bytes)),
-        pipeline,
+        tuple(run.moments(numbers)),
     )
 
 
-def _seconds(layers: list[PartTimes], switches: list[float], overlap: str) -> float:
+def _seconds(
+    layers: list[PartTimes], switches: list[float], overlap: str, pipeline: Pipeline | None
+) -> float:
+    """Seconds of a step; of a pipeline all micro-batches on the slowest stage, and the others once."""
+    if pipeline is None:
+        return _in_a_row(layers, switches, overlap, 1)
+    found, start = [0.0] * pipeline.stages, 0
+    for piece, count in enumerate(pipeline.layers):
+        own = slice(start, start + count)
+        found[piece % pipeline.stages] += _in_a_row(
+            layers[own], switches[own], overlap, pipeline.micro_batches
+        )
+        start += count
+    return pipeline.micro_batches * max(found) + (sum(found) - max(found)) / pipeline.interleave
+
+
+def _in_a_row(layers: list[PartTimes], switches: list[float], overlap: str, micro_batches: int) -> float:
+    serial = [one.serial_s(micro_batches) for one in layers]
+    beside = [one.beside_s(micro_batches) for one in layers]
     if overlap == "layer":
-        return sum(max(one.compute_s, one.communication_s) for one in layers) + sum(switches)
-    compute = sum(one.compute_s for one in layers)
-    moved = sum(one.communication_s for one in layers) + sum(switches)
-    return compute + moved if overlap == "none" else max(compute, moved)
+        return sum(map(max, serial, beside)) + sum(switches)
+    totals = sum(serial) + sum(switches), sum(beside)
+    return sum(totals) if overlap == "none" else max(totals)
 
 
 def _times(run: ModelRun, key: tuple[int, int], passages: Passages, numbers: DeviceNumbers) -> PartTimes:
@@ -188,11 +192,12 @@ def _times(run: ModelRun, key: tuple[int, int], passages: Passages, numbers: Dev
         )
         for phase in Phase
     ]
-    movements = tuple(_movements(part, key[1], passages))
+    movements = tuple(_movements(part, key[1], passages, run.plan.zero))
     forward_moved, backward_moved = (
         sum(one.seconds for one in movements if one.phase is phase) for phase in Phase
     )
-    optimizer = run.stored_elements(key) * numbers.optimizer_bytes / numbers.memory_bytes_per_s
+    elements = run.updated_elements(key)
+    optimizer = elements * numbers.optimizer_bytes / numbers.memory_bytes_per_s
     return PartTimes(
         part.part.name,
         key[1],
@@ -206,7 +211,7 @@ def _times(run: ModelRun, key: tuple[int, int], passages: Passages, numbers: Dev
     )
 
 
-def _movements(run: PartRun, plan: int, passages: Passages) -> Iterator[Movement]:
+def _movements(run: PartRun, plan: int, passages: Passages, zero: int) -> Iterator[Movement]:
     for passing in run.passings:
         found = passages.cheapest(
             passing.source,
@@ -214,6 +219,7 @@ def _movements(run: PartRun, plan: int, passages: Passages) -> Iterator[Movement
             shape=run.shape(passing),
             element_bytes=run.graph.result(passing.tensor).element_bytes,
         )
+        role = run.role(passing)
         for one in found.collectives:
             yield Movement(
                 one,
@@ -224,6 +230,8 @@ def _movements(run: PartRun, plan: int, passages: Passages) -> Iterator[Movement
                 run.graph.spelled(passing.tensor),
                 passing.phase,
                 _why(run, passing),
+                Role.GRADIENT if role is Role.SUM and zero == 2 else role,
+                passing.reader,
             )
 
 

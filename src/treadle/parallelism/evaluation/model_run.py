@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
+from itertools import accumulate
 
 from treadle.parallelism.evaluation.memory_at_moments import Held, Moment, moments, saved
+from treadle.parallelism.evaluation.node_work import DeviceNumbers
 from treadle.parallelism.evaluation.part_run import PartRun
 from treadle.parallelism.graph.model_graph import ModelGraph
 from treadle.parallelism.plan.fit import check_fit
 from treadle.parallelism.plan.parallel_plan import ParallelPlan
 from treadle.refusal import Refusal
+from treadle.training.forms.pipeline_parallel import stage_order
 
 
 class ModelRun:
@@ -49,14 +53,27 @@ class ModelRun:
             for fault in run.faults():
                 yield Refusal(fault.reason, f"{name}{number}: {fault.place}")
 
-    def stored_elements(self, key: tuple[int, int]) -> int:
-        """Elements of a run's parameters at a rank; what is shared with an earlier part is stored there."""
+    def stored_elements(self, key: tuple[int, int], *, everywhere: bool = False) -> int:
+        """Return the elements of a run's parameters at a rank, of those that no earlier part stores.
+
+        Parameters
+        ----------
+        key : (int, int)
+            Part and plan.
+        everywhere : bool
+            Sharded over all ranks of a stage.
+        """
         run = self.runs[key]
         return sum(
-            run.graph.elements(tensor) // run.stored(tensor).n_shards(self.sizes)
+            run.graph.elements(tensor)
+            // (self.plan.n_ranks_of_stage if everywhere else run.stored(tensor).n_shards(self.sizes))
             for path, tensor in run.part.parameters.items()
             if (run.part.name, path) not in self._stored_elsewhere
         )
+
+    def updated_elements(self, key: tuple[int, int]) -> int:
+        """Return the elements of a run's parameters that a rank's optimizer updates."""
+        return self.stored_elements(key, everywhere=self.plan.zero > 0)
 
     def entering_bytes(self, key: tuple[int, int]) -> int:
         """Bytes of the activations that enter a run, at a rank; 0 where nothing does."""
@@ -64,44 +81,54 @@ class ModelRun:
         enters = run.part.enters
         return 0 if enters is None else run.local_bytes(enters, run.stored(enters))
 
-    def moments(self, stored_bytes: int) -> Iterator[Moment]:
-        """Every operator of every plan, with all that is held then.
-
-        Parameters
-        ----------
-        stored_bytes : int
-            Per parameter.
-        """
+    def moments(self, numbers: DeviceNumbers) -> Iterator[Moment]:
+        """Yield every operator of every plan, with all that is held then."""
         for key, run in self.runs.items():
-            throughout = self._throughout(key, stored_bytes)
+            throughout = self._throughout(key, numbers)
             for one in moments(run):
                 contents = sorted((*throughout, *one.contents), key=lambda held: -held.n_bytes)
                 yield Moment(one.part, one.phase, one.node, tuple(held for held in contents if held.n_bytes))
 
-    def _throughout(self, key: tuple[int, int], stored_bytes: int) -> list[Held]:
+    def _throughout(self, key: tuple[int, int], numbers: DeviceNumbers) -> list[Held]:
         """What a rank holds while the last layer of a plan runs: all that was saved until then."""
         last = max(at for at, one in enumerate(self.layers) if one == key)
-        stage, in_flight = self._stage_of(last)
+        in_flight = self._in_flight(last)
+        spread = numbers.spread_bytes[self.plan.zero]
         found: Counter[tuple[str, str]] = Counter()
-        for own in dict.fromkeys(self.layers[at] for at in stage):  # layers of one plan hold the same
-            places = [at for at in stage if self.layers[at] == own]
+        for own in dict.fromkeys(self.layers[at] for at in in_flight):  # layers of one plan hold the same
+            places = [at for at in in_flight if self.layers[at] == own]
             name = self.runs[own].part.name
-            parameters = self.stored_elements(own) * stored_bytes
+            parameters = self.stored_elements(own) * (numbers.stored_bytes - spread)
+            parameters += self.stored_elements(own, everywhere=True) * spread
             found["parameters, gradients and optimizer", name] += len(places) * parameters
-            found["between layers", name] += len(places) * in_flight * self.entering_bytes(own)
-            n_kept = sum(in_flight - (at > last) for at in places)
+            n_entered = sum(in_flight[at] for at in places)
+            found["between layers", name] += n_entered * self.entering_bytes(own)
+            n_kept = sum(in_flight[at] - (at > last) for at in places)
             for held in saved(self.runs[own]):
                 found["saved", f"{name}/{held.tensor}"] += n_kept * held.n_bytes
         return [Held(why, tensor, n_bytes) for (why, tensor), n_bytes in found.items()]
 
-    def _stage_of(self, at: int) -> tuple[range, int]:
-        """Layers of the stage that a layer is on, and how many micro-batches it keeps at once (1F1B)."""
-        pipeline, start = self.plan.pipeline, 0
+    def _in_flight(self, at: int) -> dict[int, int]:
+        """Return, of the layers of a layer's stage, how many micro-batches each keeps at most."""
+        pipeline = self.plan.pipeline
         if pipeline is None:
-            return range(len(self.layers)), 1
-        for stage, count in enumerate(pipeline.layers):
-            if at < start + count:
-                in_flight = min(pipeline.micro_batches, len(pipeline.layers) - stage)
-                return range(start, start + count), in_flight
-            start += count
-        raise AssertionError("stages have all layers")
+            return dict.fromkeys(range(len(self.layers)), 1)
+        ends = [0, *accumulate(pipeline.layers)]
+        stage = next(piece for piece, end in enumerate(ends[1:]) if at < end) % pipeline.stages
+        most = _most_in_flight(stage, pipeline.stages, pipeline.micro_batches, pipeline.interleave)
+        return {
+            layer: most[piece]
+            for piece in range(pipeline.interleave)
+            for layer in range(*ends[piece * pipeline.stages + stage :][:2])
+        }
+
+
+@cache
+def _most_in_flight(stage: int, stages: int, micro_batches: int, interleave: int) -> tuple[int, ...]:
+    """Return the micro-batches that each piece of a stage keeps when the stage keeps most."""
+    kept, most = [0] * interleave, [0] * interleave
+    for visit in stage_order(stage, stages, micro_batches, interleave):
+        kept[visit.chunk // stages] += 1 if visit.is_forward else -1
+        if sum(kept) > sum(most):
+            most = list(kept)
+    return tuple(most)

@@ -44,6 +44,8 @@ class DeviceNumbers:
         Moved by its step, per parameter.
     stored_bytes : int
         Held per parameter: weight and gradient of 2 bytes, master and two moments of 4.
+    spread_bytes : tuple of three ints
+        Of these, what ZeRO-0, 1 and 2 shard over ranks that hold the same parameters.
 
     Raises
     ------
@@ -56,6 +58,7 @@ class DeviceNumbers:
     kernel_s: float = 0.0
     optimizer_bytes: int = 30
     stored_bytes: int = 16
+    spread_bytes: tuple[int, int, int] = (0, 12, 14)
 
     def __post_init__(self) -> None:
         if not (self.flops_per_s > 0 and self.memory_bytes_per_s > 0):

@@ -14,6 +14,7 @@ from heapq import heappop, heappush
 from math import prod
 
 from treadle.parallelism.evaluation.legality import operator_faults, role_fault
+from treadle.parallelism.evaluation.part_times import Role
 from treadle.parallelism.graph.compute_graph import (
     Dims,
     Index,
@@ -217,6 +218,26 @@ class PartRun:
                 source = self.source(tensor, Phase.FORWARD)
                 assert isinstance(source, Sharding)
                 yield Passing(tensor, Phase.FORWARD, KEPT, source, saved)
+
+    def role(self, passing: Passing) -> Role:
+        """Return what a tensor is moved as; what is computed again waits for all that it reads."""
+        tensor, node, reader = passing.tensor, self.graph.nodes[passing.tensor.node], passing.reader
+        if node.source is Source.PARAMETER or reader == KEPT:
+            return Role.SAVED if reader == KEPT else Role.WEIGHT
+        if reader == LEAVES and tensor in self._of_parameters:
+            return Role.SUM if passing.source.dims == passing.target.dims else Role.GRADIENT
+        is_late = node.phase is not passing.phase
+        if not is_late or (reader >= 0 and self.graph.nodes[reader].phase is Phase.FORWARD):
+            return Role.WAIT
+        is_again = node.computes and self.operator(tensor.node).keep is Keep.RECOMPUTED
+        is_shared = self.plan.shared(self.graph.spelled(tensor), passing.phase) is not None
+        return Role.WAIT if is_again and (reader == SHARED or not is_shared) else Role.SAVED
+
+    @cached_property
+    def _of_parameters(self) -> frozenset[TensorRef]:
+        """Gradients of parameters."""
+        owners = self.graph.gradients.items()
+        return frozenset(one for own, one in owners if self.graph.nodes[own.node].source is Source.PARAMETER)
 
     def _chunks(self, tensor: TensorRef, phase: Phase, one: Reading) -> tuple[int | None, int]:
         """The factor of which a reader takes chunks as its loop makes them, and how many."""

@@ -3,10 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 
 from treadle.brief import brief
 from treadle.parallelism.evaluation.passages import PricedCollective
 from treadle.parallelism.graph.compute_graph import Phase
+
+
+class Role(Enum):
+    """What is moved, and so when."""
+
+    WAIT = "wait"
+    """What was made just before: computing waits for it."""
+    SAVED = "saved"
+    """What was saved, or is being saved: while the operator before computes."""
+    WEIGHT = "weight"
+    """Parameters, gathered ahead."""
+    GRADIENT = "gradient"
+    """Gradients of parameters, reduced behind the computing of each micro-batch."""
+    SUM = "sum"
+    """Gradients that are only added up where the parameter is stored: once, after the last micro-batch."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +43,9 @@ class Movement:
     phase : Phase
     why : str
         The operator that takes the tensor so, or what becomes of it.
+    role : Role
+    reader : int
+        The operator that waits for it; below 0: none.
     """
 
     collective: PricedCollective
@@ -37,6 +56,8 @@ class Movement:
     tensor: str
     phase: Phase
     why: str
+    role: Role = Role.WAIT
+    reader: int = -1
 
 
 @brief("part", "plan", "runs", "compute_s", "communication_s")
@@ -80,7 +101,15 @@ class PartTimes:
         """Of a run."""
         return self.forward_moved_s + self.backward_moved_s
 
-    @property
-    def exposed_s(self) -> float:
-        """Communication of a run that no compute of it hides."""
-        return max(0.0, self.communication_s - self.compute_s)
+    def serial_s(self, micro_batches: int = 1) -> float:
+        """Return the seconds of computing and of communication that it waits for, of a micro-batch."""
+        waits = sum(one.seconds for one in self.movements if one.role is Role.WAIT)
+        return self.forward_s + self.backward_s + self.optimizer_s / micro_batches + waits
+
+    def beside_s(self, micro_batches: int = 1) -> float:
+        """Return the seconds of communication beside computing, of a micro-batch."""
+        return sum(
+            one.seconds / (micro_batches if one.role is Role.SUM else 1)
+            for one in self.movements
+            if one.role is not Role.WAIT
+        )

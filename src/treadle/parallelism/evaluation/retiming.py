@@ -15,7 +15,7 @@ from treadle.errors import ScheduleError
 from treadle.parallelism.evaluation.node_work import operations
 from treadle.parallelism.graph.compute_graph import OperatorKind, Phase, factors
 from treadle.parallelism.graph.model_graph import ModelGraph, ModelPart
-from treadle.parallelism.plan.parallel_plan import ParallelPlan
+from treadle.parallelism.plan.parallel_plan import ParallelPlan, Pipeline
 from treadle.parallelism.plan.part_plan import Keep, PartPlan, sides
 from treadle.refusal import Refusal
 from treadle.schedules.collective import CollectiveKind
@@ -23,8 +23,9 @@ from treadle.schedules.mesh import Mesh
 from treadle.training.compute_times import RooflineTimes
 from treadle.training.costs import Costs, DerivedCosts, Seconds, Traffic
 from treadle.training.models.training_model import TrainingModel
+from treadle.training.prices.contention_presets import contention_of
 from treadle.training.step import StepOutcome, TrainingSetup, simulate_step
-from treadle.training.training_options import Recompute, TrainingOptions
+from treadle.training.training_options import CommunicationStreams, Recompute, TrainingOptions
 
 _OWN_AXES = ("pp", "dp", "fsdp", "cp", "ep", "tp")
 
@@ -53,9 +54,15 @@ class NamedLayout:
 
     def options(self, plan: ParallelPlan, given: TrainingOptions) -> TrainingOptions:
         """Options of a step, with what the plan says of them."""
-        batches = 1 if plan.pipeline is None else plan.pipeline.micro_batches
+        pipeline = plan.pipeline or Pipeline("pp", (1, 1), 1)
         cuts = any(axis in plan.boundary.activation.axes for axis in self.axes.get("tp", ()))
-        return replace(given, recompute=self.recompute, micro_batches=batches, sequence_parallel=cuts)
+        return replace(
+            given,
+            recompute=self.recompute,
+            micro_batches=pipeline.micro_batches,
+            interleave=pipeline.interleave,
+            sequence_parallel=cuts,
+        )
 
 
 @dataclass(frozen=True)
@@ -96,8 +103,8 @@ def retimed(
         Of the groups of the plan's mesh.
     times : RooflineTimes
     options : TrainingOptions, optional
-        By default computing and communicating do not slow each other down; micro-batches and recomputation
-        are the plan's in any case.
+        By default contention is that of the device's preset, and axes communicate concurrently;
+        micro-batches and recomputation are the plan's in any case.
 
     Returns
     -------
@@ -109,7 +116,10 @@ def retimed(
     sizes = dict(zip(plan.mesh.axis_names, plan.mesh.shape, strict=True))
     shape = tuple(prod(sizes[axis] for axis in axes) for axes in layout.axes.values())
     mesh = Mesh(shape or (1,), tuple(layout.axes) or ("dp",))
-    own = layout.options(plan, TrainingOptions(kappa=1) if options is None else options)
+    if options is None:
+        kappa = contention_of(None, times.device.name).kappa
+        options = TrainingOptions(kappa=kappa, streams=CommunicationStreams.PER_AXIS)
+    own = layout.options(plan, options)
     tokens = next(
         (atom.size for part in model.parts for atom in part.graph.atoms if atom.name == model.sequence), 1
     )

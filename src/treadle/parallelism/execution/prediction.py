@@ -60,7 +60,7 @@ def predicted(task: RankTask) -> Prediction:
     ]
     stored_bytes = max((one.element_bytes for one in parameters), default=0)
     # rates decide nothing here: neither collectives nor memory hang on them
-    numbers = DeviceNumbers(1.0, 1.0, stored_bytes=stored_bytes)
+    numbers = DeviceNumbers(1.0, 1.0, stored_bytes=stored_bytes, spread_bytes=(0, 0, 0))
     found = evaluate(task.plan, task.model, task.costs, numbers)
     held = _input_bytes(task)
     n_bytes, peak = max(((one.n_bytes + held[one.part], one) for one in found.moments), key=itemgetter(0))

@@ -22,7 +22,9 @@ OVERLAPS = ("none", "layer", "model")
 
 @dataclass(frozen=True)
 class Pipeline:
-    """Stages along an axis, each with some of the layers; micro-batches pass one after the other (1F1B).
+    """Stages along an axis, each with some of the layers; micro-batches pass one after the other.
+
+    One forward, one backward (1F1B), or interleaved where stages have several pieces of the model.
 
     The model graph is that of one micro-batch.
 
@@ -31,9 +33,12 @@ class Pipeline:
     axis : str
         Of the mesh; no state mentions it.
     layers : tuple of int
-        Layers (runs of parts, the ends among them) of each stage, in their order.
+        Layers (runs of parts, the ends among them) of each piece of the model, in their order: piece c is on
+        stage c modulo the number of stages.
     micro_batches : int
         Of a step.
+    interleave : int
+        Pieces of the model on each stage (virtual stages).
 
     Raises
     ------
@@ -44,12 +49,26 @@ class Pipeline:
     axis: str
     layers: tuple[int, ...]
     micro_batches: int
+    interleave: int = 1
 
     def __post_init__(self) -> None:
-        if len(self.layers) < 2 or min(self.layers) < 1 or sum(self.layers) > MOST_LAYERS:
+        if self.stages < 2 or min(self.layers) < 1 or sum(self.layers) > MOST_LAYERS:
             raise ScheduleError(f"pipeline along {self.axis}: expected 2 stages or more, each with layers")
+        if self.interleave * self.stages != len(self.layers) or (
+            self.interleave > 1 and self.micro_batches % self.stages
+        ):
+            raise ScheduleError(
+                f"pipeline along {self.axis}: interleave {self.interleave}: expected as many pieces for each "
+                f"stage, and micro-batches in multiples of the stages; found {len(self.layers)} pieces and "
+                f"{self.micro_batches} micro-batches"
+            )
         if not 1 <= self.micro_batches <= MOST_LAYERS:
             raise ScheduleError(f"pipeline along {self.axis}: {self.micro_batches} micro-batches")
+
+    @property
+    def stages(self) -> int:
+        """Number of stages."""
+        return len(self.layers) // max(self.interleave, 1)
 
 
 @dataclass(frozen=True)
@@ -100,6 +119,9 @@ class ParallelPlan:
     layers : mapping from part name to tuple of int
         For parts with several plans: which of them each run of the part takes, in the order of the model.
     pipeline : Pipeline or None
+    zero : int
+        Over the ranks that hold the same shard of a parameter, shard nothing (0), the optimizer's states
+        (1: ZeRO-1, the distributed optimizer), or gradients as well (2: ZeRO-2).
     claim : PlanClaim or None
     setting : PlanSetting or None
         What it was made for, for those who time it again; plans are equal without it.
@@ -119,6 +141,7 @@ class ParallelPlan:
     layers: Mapping[str, tuple[int, ...]] = field(default_factory=lambda: MappingProxyType({}))
     pipeline: Pipeline | None = None
     claim: PlanClaim | None = None
+    zero: int = 0
     setting: PlanSetting | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
@@ -136,6 +159,8 @@ class ParallelPlan:
                 raise ScheduleError(
                     f"plan: part {name!r} has {len(plans)} plans; expected layers that take them"
                 )
+        if self.zero not in (0, 1, 2):
+            raise ScheduleError(f"plan: zero {self.zero}; expected 0, 1 or 2")
         self._check_axes()
         for name in ("parts", "layers"):
             object.__setattr__(self, name, MappingProxyType(dict(getattr(self, name))))
@@ -144,9 +169,9 @@ class ParallelPlan:
         known = set(axis_sizes(self.mesh))
         if self.pipeline is not None:
             stages = dict(zip(self.mesh.axis_names, self.mesh.shape, strict=True)).get(self.pipeline.axis)
-            if stages != len(self.pipeline.layers):
+            if stages != self.pipeline.stages:
                 raise ScheduleError(
-                    f"plan: {len(self.pipeline.layers)} stages along {self.pipeline.axis!r} of a mesh "
+                    f"plan: {self.pipeline.stages} stages along {self.pipeline.axis!r} of a mesh "
                     f"{self.mesh.text}; expected one for each rank of an axis"
                 )
             known.discard(self.pipeline.axis)
@@ -212,4 +237,4 @@ class ParallelPlan:
         """Stages and micro-batches, in words."""
         if self.pipeline is None:
             return ""
-        return f"{len(self.pipeline.layers)} stages, {self.pipeline.micro_batches} micro-batches"
+        return f"{self.pipeline.stages} stages, {self.pipeline.micro_batches} micro-batches"

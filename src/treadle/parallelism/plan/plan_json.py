@@ -137,6 +137,7 @@ class _Pipeline(Table, frozen=True):
     axis: _Name
     layers: _Layers
     micro_batches: _Whole
+    interleave: _Whole = 1
 
 
 class _Claim(Table, frozen=True):
@@ -159,6 +160,7 @@ class _File(Table, frozen=True):
     layers: Annotated[dict[_Name, _Layers], Meta(max_length=_MOST_ENTRIES)] = field(default_factory=dict)
     pipeline: _Pipeline | None = None
     claim: _Claim | None = None
+    zero: Literal[0, 1, 2] = 0
     made_for: Any = None
 
     def __post_init__(self) -> None:
@@ -202,8 +204,15 @@ def plan_to_json(plan: ParallelPlan) -> dict[str, object]:
         boundary=_boundary_json(plan.boundary),
         parts={name: [_part_json(one) for one in plans] for name, plans in plan.parts.items()},
         layers={name: list(choice) for name, choice in plan.layers.items()} or None,
-        pipeline=pipeline and dataclasses.asdict(pipeline) | {"layers": list(pipeline.layers)},
+        pipeline=pipeline
+        and _given(
+            axis=pipeline.axis,
+            layers=list(pipeline.layers),
+            micro_batches=pipeline.micro_batches,
+            interleave=None if pipeline.interleave == 1 else pipeline.interleave,
+        ),
         claim=claim and dataclasses.asdict(claim),
+        zero=plan.zero or None,
         made_for=setting and setting_to_json(setting),
     )
 
@@ -233,6 +242,7 @@ def plan_from_text(text: str, *, source: str = "") -> ParallelPlan:
             file.layers,
             None if file.pipeline is None else Pipeline(**asdict(file.pipeline)),
             None if file.claim is None else PlanClaim(**asdict(file.claim)),
+            file.zero,
             None if file.made_for is None else read_setting(file.made_for, "made_for"),
         )
     except (ScheduleError, FormatError) as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain
 from math import prod
 
@@ -19,7 +20,39 @@ from treadle.parallelism.problem.prices import StatePrices
 from treadle.parallelism.problem.variable_table import ACTIVATION, End, VariableTable
 from treadle.parallelism.problem.variables import OperatorVariable, Scope, View, ascending
 from treadle.parallelism.search.factor_graph import Factor, FloatArray, Quantities, factor
-from treadle.training.compute_times import RooflineTimes
+from treadle.training.compute_times import ADAM_BYTES_PER_PARAMETER, RooflineTimes
+
+
+@dataclass(frozen=True)
+class ParameterBytes:
+    """Bytes of a parameter's element, and how often in a step its gradient is reduced.
+
+    Parameters
+    ----------
+    stored : int
+        Weight, gradient and optimizer state.
+    updated : int
+        Moved by the optimizer's step.
+    zero : int
+        As `ParallelPlan.zero`.
+    spread : int
+        Of `stored`, what is sharded over all ranks.
+    micro_batches : int
+        Of a step: once in a step is 1 / micro_batches times in each.
+    stages : int
+        Of a pipeline, among which layers of a kind are shared.
+    """
+
+    stored: int = 16
+    updated: int = ADAM_BYTES_PER_PARAMETER
+    zero: int = 0
+    spread: int = 0
+    micro_batches: int = 1
+    stages: int = 1
+
+
+PLAIN = ParameterBytes()
+"""bf16 weight and gradient, fp32 master weight and Adam's two moments, none of them sharded further."""
 
 
 class Assembly:
@@ -31,10 +64,7 @@ class Assembly:
     prices : Prices
     times : RooflineTimes
     names : Quantities
-    bytes_per_parameter : int
-        Weight, gradient and optimizer state of an element, where it is stored.
-    optimizer_bytes : int
-        Moved by the optimizer's step, per element.
+    parameters : ParameterBytes
     """
 
     def __init__(
@@ -43,11 +73,10 @@ class Assembly:
         prices: StatePrices,
         times: RooflineTimes,
         names: Quantities,
-        bytes_per_parameter: int,
-        optimizer_bytes: int,
+        parameters: ParameterBytes,
     ) -> None:
         self.table, self.prices, self.times, self.names = table, prices, times, names
-        self.bytes_per_parameter, self.optimizer_bytes = bytes_per_parameter, optimizer_bytes
+        self.parameters = parameters
         self.tables: dict[Scope, dict[int, FloatArray]] = defaultdict(dict)
         self.forbidden: dict[Scope, BoolArray] = {}
 
@@ -126,7 +155,7 @@ class Assembly:
                 seconds[row] += seconds_of(self.times, flops / strategy.parts[member], moved)
         amounts = variable.by_state(seconds) * (1 + variable.is_kept(Keep.RECOMPUTED))
         launches = self.times.kernel_s * len(variable.cluster.members) * (1 / variable.fraction - 1)
-        self.add((number,), self.names.compute(part), amounts + launches)
+        self.add((number,), self.names.serial(part), amounts + launches)
 
     def add_inner_moves(self, part: int, at: int) -> None:
         """Seconds between what members make and what others of the cluster take."""
@@ -146,7 +175,7 @@ class Assembly:
                         for made, taken in pairs
                     ]
                     seconds += variable.by_state(moves)
-        self.add((number,), self.names.communication(part), seconds * (1 + variable.is_kept(Keep.RECOMPUTED)))
+        self.add((number,), self.names.serial(part), seconds * (1 + variable.is_kept(Keep.RECOMPUTED)))
 
     def add_needs(self, part: int, at: int) -> None:
         """Who is computed again needs what it reads."""
@@ -165,12 +194,15 @@ class Assembly:
             part = self.table.values[variable.part].part
             whole = part.graph.elements(variable.tensor)
             shards = [whole // state.n_shards(self.table.sizes) for state in variable.states]
-            elements = np.array(shards, np.float64)
-            held = part.repeats * self.bytes_per_parameter * elements
+            elements, own = np.array(shards, np.float64), self.parameters
+            # with ZeRO each rank updates its share of every parameter, wherever it is stored
+            spread = np.full_like(elements, whole // prod(self.table.sizes.values()))
+            layers = -(-part.repeats // own.stages)
+            held = layers * ((own.stored - own.spread) * elements + own.spread * spread)
             self.add((number,), self.names.persistent, held)
-            moved = self.optimizer_bytes * elements
+            moved = own.updated * (spread if own.zero else elements)
             seconds = np.array([seconds_of(self.times, 0.0, one) - self.times.kernel_s for one in moved])
-            self.add((number,), self.names.compute(variable.part), seconds)
+            self.add((number,), self.names.serial(variable.part), seconds / own.micro_batches)
 
     def add_boundary_bytes(self) -> None:
         """Activations that enter each layer are kept for its backward pass."""
@@ -189,24 +221,32 @@ class Assembly:
         """
         table, values = self.table, self.table.values[part]
         is_late = values.graph.nodes[tensor.node].phase is not phase
+        is_weight = (part, tensor) in table.stored
+        # weights are gathered, and what was saved is moved, while something else is computed
+        quantity = (self.names.beside if is_late or is_weight else self.names.serial)(part)
         origin, shared = table.origin(part, tensor, phase), table.shared.get((part, tensor, phase))
         if shared is not None:
-            self.move(part, tensor, table.giver(part, tensor, phase), origin)
+            self.move(part, tensor, table.giver(part, tensor, phase), origin, quantity)
             if is_late:
                 self.add_move_of_made(part, tensor, origin)
         for reader in values.readers(tensor, phase):
             times, target = self.n_readings(part, reader, tensor, phase), self.taken(part, reader, tensor)
-            self.move(part, tensor, origin, target, times)
+            self.move(part, tensor, origin, target, quantity, times)
             if is_late and shared is None:
                 self.add_move_of_made(part, tensor, target, times)
         if not is_late:
+            owner = values.parameter_gradients.get(tensor)
             for target in table.targets(part, tensor):
-                self.move(part, tensor, origin, target)
+                if owner is None or target[0] != table.stored[part, owner]:
+                    self.move(part, tensor, origin, target, quantity)
+                else:
+                    self.move(part, tensor, origin, target, self.names.beside(part), is_gradient=True)
             return
         for reader in values.again_readers(tensor):
             again = table.operator(part, reader).is_kept(Keep.RECOMPUTED)
             times, target = self.n_readings(part, reader, tensor, phase), self.taken(part, reader, tensor)
-            self.move(part, tensor, origin, target, times, again)
+            waits = self.names.beside(part) if is_weight else self.names.serial(part)
+            self.move(part, tensor, origin, target, waits, times, again)
             if shared is not None:
                 late = ~table.state(shared).early
                 self.forbid((shared, target[0]), late[:, None] & again[None, :])
@@ -220,7 +260,7 @@ class Assembly:
             number, variable = self.table.numbered(part, self.table.values[part].producer[tensor])
             seconds = times * self.between(part, tensor, variable.made(tensor), target[1])
             seconds = seconds * variable.is_kept(Keep.RECOMPUTED)[:, None]
-            self.add((number, target[0]), self.names.communication(part), seconds)
+            self.add((number, target[0]), self.names.serial(part), seconds)
 
     def n_readings(self, part: int, reader: int, tensor: TensorRef, phase: Phase) -> int:
         """How often a reader pays: once for each operand, unless its state is all that the phase needs."""
@@ -238,14 +278,27 @@ class Assembly:
         tensor: TensorRef,
         source: End,
         target: End,
+        quantity: int,
         times: int = 1,
         where: BoolArray | None = None,
+        *,
+        is_gradient: bool = False,
     ) -> None:
-        """Seconds of transitions, where the target's state says so."""
+        """Add seconds of transitions, where the target's state says so.
+
+        Gradients that are only summed up where the parameter is stored are so once in a step.
+        """
         seconds = times * self.between(part, tensor, source[1], target[1])
         if where is not None:
             seconds = seconds * where[None, :]
-        self.add((source[0], target[0]), self.names.communication(part), seconds)
+        if is_gradient and self.parameters.zero < 2 and self.parameters.micro_batches > 1:
+            number = {one.dims: at for _, view in (source, target) for at, one in enumerate(view.states)}
+            mine, theirs = (
+                np.array([number[one.dims] for one in view.states])[view.index]
+                for _, view in (source, target)
+            )
+            seconds = np.where(mine[:, None] == theirs, seconds / self.parameters.micro_batches, seconds)
+        self.add((source[0], target[0]), quantity, seconds)
 
     def between(self, part: int, tensor: TensorRef, source: View, target: View) -> FloatArray:
         """Seconds from each state of one variable to each of another."""
@@ -259,7 +312,7 @@ class Assembly:
         maker, variable = self.table.numbered(part, values.producer[tensor])
         saved = variable.is_kept(Keep.SAVED)[:, None]
         seconds = self.between(part, tensor, variable.made(tensor), view)
-        self.add((maker, number), self.names.communication(part), seconds * saved)
+        self.add((maker, number), self.names.beside(part), seconds * saved)
         held = values.part.repeats * self.table.held(part, tensor, view)
         self.add_saved(part, (maker, number), np.where(saved, held[None, :], 0.0))
 

@@ -7,7 +7,6 @@ from dataclasses import replace
 from math import inf
 
 from treadle.parallelism.plan.parallel_plan import ParallelPlan
-from treadle.parallelism.problem.decoding import decoded
 from treadle.parallelism.problem.prices import StatePrices
 from treadle.parallelism.problem.search_problem import SearchProblem
 from treadle.parallelism.problem.variable_table import ACTIVATION, GRADIENT
@@ -70,9 +69,9 @@ def mixed(
     if found is None:
         return None
     kinds = list(dict.fromkeys(found.layers))
-    plan = decoded(problem.table, problem.mesh, found.ends)
+    plan = problem.decode(found.ends)
     name = problem.model.parts[layering.section].name
-    of_layers = [decoded(problem.table, problem.mesh, kind) for kind in kinds]
+    of_layers = [problem.decode(kind) for kind in kinds]
     parts = tuple(replace(one.parts[name][0], boundary=one.boundary) for one in of_layers)
     layers = {name: tuple(kinds.index(layer) for layer in found.layers)} if len(kinds) > 1 else {}
     return replace(plan, parts={**plan.parts, name: parts}, layers=layers), found

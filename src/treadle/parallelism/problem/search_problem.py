@@ -14,11 +14,11 @@ What is left out, so that bounds are bounds over what is in:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from treadle.parallelism.graph.model_graph import ModelGraph
 from treadle.parallelism.plan.parallel_plan import ParallelPlan, PlanClaim
-from treadle.parallelism.problem.assembly import Assembly
+from treadle.parallelism.problem.assembly import PLAIN, Assembly, ParameterBytes
 from treadle.parallelism.problem.decoding import decoded, tidied
 from treadle.parallelism.problem.lifetimes import Lifetimes, without_dominated
 from treadle.parallelism.problem.named_plans import Domains, NamedDomains, named_plans
@@ -28,11 +28,8 @@ from treadle.parallelism.problem.variable_table import VariableTable
 from treadle.parallelism.search.factor_graph import FactorGraph, Quantities
 from treadle.parallelism.state.sharding import axis_sizes
 from treadle.schedules.mesh import Mesh
-from treadle.training.compute_times import ADAM_BYTES_PER_PARAMETER, RooflineTimes
+from treadle.training.compute_times import RooflineTimes
 from treadle.training.costs import Costs
-
-BYTES_PER_PARAMETER = 16
-"""bf16 weight and gradient, fp32 master weight and Adam's two moments."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,12 +42,15 @@ class SearchProblem:
     mesh : Mesh
     table : VariableTable
     graph : FactorGraph
+    zero : int
+        As `ParallelPlan.zero`.
     """
 
     model: ModelGraph
     mesh: Mesh
     table: VariableTable
     graph: FactorGraph
+    zero: int = 0
 
     def tidied(self, labels: Sequence[int]) -> tuple[int, ...]:
         """The same plan, with no state that costs something and serves nobody; no quantity gets larger.
@@ -69,7 +69,7 @@ class SearchProblem:
         claim : Claim, optional
             What the search says of it.
         """
-        return decoded(self.table, self.mesh, labels, claim)
+        return replace(decoded(self.table, self.mesh, labels, claim), zero=self.zero)
 
     def named(self) -> dict[str, Domains]:
         """By name of a plan the states that it may take, ascending, per variable."""
@@ -98,8 +98,7 @@ def pose(
     costs: Costs,
     times: RooflineTimes,
     *,
-    bytes_per_parameter: int = BYTES_PER_PARAMETER,
-    optimizer_bytes: int = ADAM_BYTES_PER_PARAMETER,
+    parameters: ParameterBytes = PLAIN,
 ) -> SearchProblem:
     """The problem of laying out a model.
 
@@ -111,10 +110,7 @@ def pose(
         Of its groups.
     times : RooflineTimes
         Of one rank's device.
-    bytes_per_parameter : int
-        Weight, gradient and optimizer state of an element, where it is stored.
-    optimizer_bytes : int
-        Moved by the optimizer's step, per element; 0 for what every micro-batch takes.
+    parameters : ParameterBytes
 
     Raises
     ------
@@ -126,7 +122,7 @@ def pose(
     timed = [at for at, part in enumerate(model.parts) if part.enters is not None] or [0]
     moments = {at: without_dominated(list(Lifetimes(table, at).moments())) for at in timed}
     names = Quantities(len(model.parts), sum(map(len, moments.values())))
-    assembly = Assembly(table, StatePrices(sizes, costs), times, names, bytes_per_parameter, optimizer_bytes)
+    assembly = Assembly(table, StatePrices(sizes, costs), times, names, parameters)
     assembly.run(moments)
     graph = FactorGraph(
         tuple(variable.size for variable in table.variables),
@@ -136,4 +132,4 @@ def pose(
         tuple(variable.letters for variable in table.variables),
         tuple(table.boundary.values()),
     )
-    return SearchProblem(model, mesh, table, graph)
+    return SearchProblem(model, mesh, table, graph, parameters.zero)

@@ -37,12 +37,12 @@ class Quantities:
     n_sections: int
     n_moments: int
 
-    def compute(self, section: int) -> int:
-        """Compute seconds of a section, once."""
+    def serial(self, section: int) -> int:
+        """Seconds of computing in a section, and of communication that it waits for, once."""
         return section
 
-    def communication(self, section: int) -> int:
-        """Communication seconds of a section, once."""
+    def beside(self, section: int) -> int:
+        """Seconds of communication beside computing in a section, once."""
         return self.n_sections + section
 
     @property

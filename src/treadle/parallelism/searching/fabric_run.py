@@ -20,7 +20,7 @@ from treadle.parallelism.searching.mesh_search import Look, MeshSearch, search_m
 from treadle.parallelism.searching.parallel_options import AUTO_TIME_LIMIT_S, DEFAULT_TIME_LIMIT_S
 from treadle.parallelism.searching.parallel_result import FabricSearch, MeshTrial, PricedPlan
 from treadle.parallelism.searching.pipeline_run import search_staged
-from treadle.parallelism.searching.plan_search import OURS, PlanSearch, ordered
+from treadle.parallelism.searching.plan_search import OURS, PipelineForm, PlanSearch, ordered
 from treadle.parallelism.searching.posed_mesh import MeshFound, PosedMesh
 from treadle.schedules.mesh import Mesh
 from treadle.topologies.topology import Topology
@@ -78,7 +78,7 @@ class FabricRun:
         default_s = AUTO_TIME_LIMIT_S if mesh is None else DEFAULT_TIME_LIMIT_S
         return Context(self.progress, monotonic() + (default_s if limit_s is None else limit_s))
 
-    def run_staged(self, mesh: Mesh, micro_batches: int) -> FabricSearch:
+    def run_staged(self, mesh: Mesh, form: PipelineForm) -> FabricSearch:
         """The best plan in pipeline stages along an axis of the mesh.
 
         Raises
@@ -88,8 +88,8 @@ class FabricRun:
         """
         costs = self.costs(mesh)
         with under(self.context_for(mesh)):
-            best, named, found, bound_s = search_staged(self.plans, mesh, costs, micro_batches)
-        claim = PlanClaim(best.seconds, bound_s, best.memory_bytes, self.plans.request.overlap.value)
+            best, named, found, bound_s = search_staged(self.plans, mesh, costs, form)
+        claim = PlanClaim(best.estimate_s, bound_s, best.memory_bytes, self.plans.request.overlap.value)
         best = replace(best, plan=replace(best.plan, claim=claim))
         trial = MeshTrial(mesh, best.seconds, bound_s, True)
         return self._search_of(best, named, bound_s, bound_s, (trial,), found)
@@ -151,11 +151,13 @@ class FabricRun:
         with under(self.context_for(mesh)):
             checked_s = max(self.plans.checked_bound(found.best.found), 0.0)
         trials = tuple(
-            replace(one, bound_s=max(one.bound_s, min(checked_s, first.seconds))) if one.mesh == mesh else one
+            replace(one, bound_s=max(one.bound_s, min(checked_s, first.estimate_s)))
+            if one.mesh == mesh
+            else one
             for one in found.trials
         )
         bound_s = min(one.bound_s for one in trials)
-        claim = PlanClaim(first.seconds, bound_s, first.memory_bytes, self.plans.request.overlap.value)
+        claim = PlanClaim(first.estimate_s, bound_s, first.memory_bytes, self.plans.request.overlap.value)
         best = replace(first, plan=problem.decode(labels, claim))
         if self.options.get("mixed", False):
             best, bound_s, of_mixtures_s = self._mixed(best, posed, labels, bound_s)
@@ -247,7 +249,7 @@ class FabricRun:
         row = self.plans.priced(OURS, found[0], costs)
         if not row.fits or row.seconds >= best.seconds:
             return best, bound_s, checked_s
-        claim = PlanClaim(row.seconds, bound_s, row.memory_bytes, request.overlap.value)
+        claim = PlanClaim(row.estimate_s, bound_s, row.memory_bytes, request.overlap.value)
         return replace(row, plan=replace(found[0], claim=claim)), bound_s, checked_s
 
 

@@ -42,6 +42,8 @@ class ParallelRequest:
     overlap : Overlap
     pins : mapping of str to str
     gap : float
+    zero : int
+        As `ParallelPlan.zero`.
     notes : tuple of str
         What was assumed.
     """
@@ -54,6 +56,7 @@ class ParallelRequest:
     overlap: Overlap
     pins: Mapping[str, str]
     gap: float
+    zero: int
     notes: tuple[str, ...]
 
 
@@ -88,6 +91,7 @@ def parallel_request(
         as_overlap(asked.get("overlap", "layer")),
         MappingProxyType(dict(asked.get("pins", {}))),
         gap,
+        asked.get("zero", 1),
         tuple(notes),
     )
 

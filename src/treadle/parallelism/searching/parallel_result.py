@@ -30,11 +30,12 @@ class PricedPlan:
         ``treadle``, or what a named plan does: ``fsdp over 0,1``.
     plan : ParallelPlan
     seconds : float
-        Of a step.
-    compute_s : float
-        Of a rank, communication left out.
-    exposed_s : float
-        In which a rank communicates and does not compute; of pipelines also what stages wait.
+        Of a step, simulated task by task.
+    estimate_s : float
+        Of a step, as the search estimates and bounds it.
+    compute_s, exposed_s, idle_s : float
+        Of a rank (mean of the stages): in which it computes, communicates and does not compute, or neither.
+        They add up to the step.
     communication_s : float
         Hidden or not.
     by_axes : mapping of str to float
@@ -57,8 +58,10 @@ class PricedPlan:
     name: str
     plan: ParallelPlan
     seconds: float
+    estimate_s: float
     compute_s: float
     exposed_s: float
+    idle_s: float
     communication_s: float
     by_axes: Mapping[str, float]
     memory_bytes: float
@@ -100,7 +103,7 @@ class FabricSearch:
     named : tuple of PricedPlan
         Plans by the book, the quickest that fits first, those that do not fit last.
     bound_s : float
-        No plan of the kind that was searched takes less, on the meshes of `meshes`.
+        No plan of the kind that was searched has a smaller estimate, on the meshes of `meshes`.
     checked_bound_s : float
         What of it, on the best plan's mesh, the evaluator confirms by passes of its own: over all states, or
         over each of the boxes into which the search split them. What pins forbid is left to the search.
@@ -145,8 +148,8 @@ class FabricSearch:
 
     @property
     def gap(self) -> float:
-        """Share of the time that may be saved at most."""
-        return max(0.0, 1 - self.bound_s / self.best.seconds)
+        """Share of the estimated time that may be saved at most."""
+        return max(0.0, 1 - self.bound_s / self.best.estimate_s)
 
     @property
     def rows(self) -> tuple[PricedPlan, ...]:
@@ -231,6 +234,7 @@ class ParallelizeResult(Tabular):
                     "step_s": row.seconds,
                     "compute_s": row.compute_s,
                     "exposed_s": row.exposed_s,
+                    "idle_s": row.idle_s,
                     "communication_s": row.communication_s,
                     "memory_bytes": row.memory_bytes,
                     "fits": row.fits,

@@ -16,25 +16,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from math import inf
 
 from treadle.context import context, under
 from treadle.errors import FormatError, InfeasibleError
-from treadle.parallelism.evaluation.evaluation import evaluate
+from treadle.parallelism.evaluation.evaluation import Evaluation, evaluate
 from treadle.parallelism.plan.parallel_plan import ParallelPlan, Pipeline
-from treadle.parallelism.problem.search_problem import pose
 from treadle.parallelism.search.branching import SearchEffort, minimise
 from treadle.parallelism.search.minimax import Overlap, step_time
 from treadle.parallelism.searching.parallel_result import PricedPlan
-from treadle.parallelism.searching.plan_search import OURS, PlanSearch
+from treadle.parallelism.searching.plan_search import OURS, STAGES, PipelineForm, PlanSearch
 from treadle.parallelism.searching.posed_mesh import MeshFound, PosedMesh
 from treadle.schedules.mesh import Mesh
 from treadle.training.costs import Costs
 
-STAGES = "pp"
-"""Name of the axis along which stages lie."""
 _MOST_SEARCHES = 6
+_MOST_SIMULATED = 2
 _MOST_BOUND_PARTS = 20
 """Of branch and bound, for what layers take at least."""
 
@@ -54,7 +52,7 @@ def without_stages(mesh: Mesh) -> Mesh:
 
 
 def staged(
-    plans: PlanSearch, plan: ParallelPlan, mesh: Mesh, costs: Costs, micro_batches: int
+    plans: PlanSearch, plan: ParallelPlan, mesh: Mesh, costs: Costs, form: PipelineForm
 ) -> ParallelPlan:
     """The plan in stages, cut so that the pipeline is quickest.
 
@@ -63,23 +61,24 @@ def staged(
     InfeasibleError
         If there are more stages than layers, or layers of a kind differ.
     """
-    model, n_stages = plans.model, stages_of(mesh)
+    model, n_pieces = plans.model, form.stages * form.interleave
     if plan.layers:
         raise InfeasibleError(f"{model.name}: layers that differ (--mixed) are not cut into stages")
     found = evaluate(plan, model, costs, plans.numbers, overlap=plans.request.overlap.value)
-    seconds = {}
-    for times in found.parts:
-        moved = times.forward_moved_s + times.backward_moved_s
-        seconds[times.part] = max(times.forward_s + times.backward_s, moved)
+    batches = form.micro_batches
+    seconds = {one.part: max(one.serial_s(batches), one.beside_s(batches)) for one in found.parts}
     by_layer = [seconds[model.parts[at].name] for at in model.order]
-    cut = best_cut(by_layer, n_stages)
+    cut = best_cut(by_layer, n_pieces)
     if cut is None:
-        raise InfeasibleError(f"{model.name}: {n_stages} stages of {model.layers} layers; use fewer stages")
-    return replace(plan, mesh=mesh, pipeline=Pipeline(STAGES, cut, micro_batches), claim=None)
+        raise InfeasibleError(
+            f"{model.name}: {n_pieces} pieces (pp x interleave) of {model.layers} layers; use fewer"
+        )
+    pipeline = Pipeline(STAGES, cut, batches, form.interleave)
+    return replace(plan, mesh=mesh, pipeline=pipeline, claim=None)
 
 
 def search_staged(
-    plans: PlanSearch, mesh: Mesh, costs: Costs, micro_batches: int
+    plans: PlanSearch, mesh: Mesh, costs: Costs, form: PipelineForm
 ) -> tuple[PricedPlan, list[PricedPlan], MeshFound, float]:
     """The best plan in stages, named ones, what was searched, and a bound.
 
@@ -89,66 +88,81 @@ def search_staged(
         If no plan was found that fits.
     """
     inner, request = without_stages(mesh), plans.request
-    posed = plans.pose(inner, costs)
+    posed = plans.pose(inner, costs, form)
 
-    def priced(name: str, labels: tuple[int, ...]) -> PricedPlan:
-        bare = posed.problem.decode(labels)
-        return plans.priced(name, staged(plans, bare, mesh, costs, micro_batches), costs)
+    tried: dict[tuple[int, ...], Evaluation] = {}
 
-    named = {name: (priced(name, labels), labels) for name, labels in posed.named.items()}
-    tried = [(replace(row, name=OURS), labels) for row, labels in named.values()]
-    limit, is_late = inf, False
+    def estimate(labels: tuple[int, ...]) -> Evaluation:
+        if labels not in tried:
+            bare = posed.problem.decode(labels)
+            tried[labels] = plans.estimated(staged(plans, bare, mesh, costs, form), costs)
+        return tried[labels]
+
+    limit, is_late = float(request.memory_bytes), False
+    for labels in posed.named.values():
+        estimate(labels)
     for _ in range(_MOST_SEARCHES):
         narrowed = plans.with_memory(limit)
         found = narrowed.search(narrowed.look(posed))
         is_late |= found.found.is_late
         if found.found.plan is None:
             break
-        row = priced(OURS, found.found.plan)
-        tried.append((row, found.found.plan))
-        if row.fits or context().is_late:
+        held = estimate(found.found.plan).peak_bytes
+        if held <= request.memory_bytes or context().is_late:
             break
-        alone = plans.priced(OURS, posed.problem.decode(found.found.plan), costs).memory_bytes
-        limit = 0.98 * min(limit, alone) * request.memory_bytes / row.memory_bytes
-    best = min((pair for pair in tried if pair[0].fits), key=lambda pair: pair[0].seconds, default=None)
-    if best is None:
-        least = min(row.memory_bytes for row, _ in tried)
+        limit *= 0.98 * request.memory_bytes / held
+    fitting = {labels: one for labels, one in tried.items() if one.peak_bytes <= request.memory_bytes}
+    if not fitting:
+        least = min(one.peak_bytes for one in tried.values())
         raise InfeasibleError(
-            f"{plans.model.name}, mesh {mesh.text}, {micro_batches} micro-batches: no plan was found that "
-            f"fits into {request.memory_bytes / 2**30:.4g} GB a rank; the least is {least / 2**30:.4g} GB"
+            f"{plans.model.name}, mesh {mesh.text}, {form.micro_batches} micro-batches: no plan was found "
+            f"that fits into {request.memory_bytes / 2**30:.4g} GB a rank; "
+            f"the least is {least / 2**30:.4g} GB"
         )
+    # a simulation of many micro-batches takes seconds: only the plans of the least estimates have one
+    shown = sorted(fitting, key=lambda labels: fitting[labels].seconds)[:_MOST_SIMULATED]
+    names = {labels: name for name, labels in reversed(list(posed.named.items()))}
+    rows = {
+        labels: plans.priced(
+            names.get(labels, OURS), staged(plans, posed.problem.decode(labels), mesh, costs, form), costs
+        )
+        for labels in shown
+    }
+    best = min(rows, key=lambda labels: rows[labels].seconds)
     return (
-        best[0],
-        [row for row, _ in named.values()],
-        MeshFound(posed, best[1], is_late=is_late),
-        min(pipeline_bound(plans, posed, stages_of(mesh), micro_batches), best[0].seconds),
+        replace(rows[best], name=OURS),
+        [row for labels, row in rows.items() if labels in names],
+        MeshFound(posed, best, is_late=is_late),
+        min(pipeline_bound(plans, posed, form), rows[best].estimate_s),
     )
 
 
-def pipeline_bound(plans: PlanSearch, posed: PosedMesh, n_stages: int, micro_batches: int) -> float:
-    """Seconds that no plan in stages goes below, however its layers are cut and whatever memory it takes.
+def pipeline_bound(plans: PlanSearch, posed: PosedMesh, pipeline: PipelineForm) -> float:
+    """Return seconds that no estimate in stages goes below, however layers are cut and whatever memory is.
 
-    Where all of a stage overlaps, layers by themselves prove nothing: then it is by the sum of all of them.
+    A step takes ``(m - 1/v) * t + s / v`` with m micro-batches, v pieces on each of p stages, t seconds of
+    the slowest stage and s of all of them, for which t is at least s / p and what the longest layers force.
     """
-    request, model = plans.request, plans.model
-    graph = pose(model, posed.problem.mesh, posed.costs, request.times, optimizer_bytes=0).graph
-    effort = SearchEffort(gap=request.gap, n_parts=_MOST_BOUND_PARTS)
+    model, stages, rest = plans.model, pipeline.stages, 1 / pipeline.interleave
+    graph, overlap = posed.problem.graph, plans.request.overlap
+    effort = SearchEffort(gap=plans.request.gap, n_parts=_MOST_BOUND_PARTS)
 
     def least_s(repeats: tuple[int, ...]) -> float:
-        """Of a micro-batch in layers so often run each."""
+        """Return the least seconds of a micro-batch in layers that run so often each."""
         own = replace(graph, repeats=repeats)
-        aim = step_time(own, overlap=request.overlap)
         with under(context().unlimited):
-            return minimise(own, aim, within=posed.within, effort=effort).bound
+            return minimise(own, step_time(own, overlap=overlap), within=posed.within, effort=effort).bound
 
-    found = least_pipeline_s(least_s(graph.repeats), n_stages, micro_batches)
-    if request.overlap is Overlap.MODEL:
-        return found
-    own_s = [
-        least_s(tuple(int(part is other) for other in range(len(model.parts))))
-        for part in range(len(model.parts))
-    ]
-    return max(found, least_of_cuts([own_s[part] for part in model.order], n_stages, micro_batches))
+    total = least_s(graph.repeats)
+    slowest = total / stages
+    if overlap is not Overlap.MODEL:  # there layers by themselves prove nothing
+        parts = range(len(model.parts))
+        layers_s = [least_s(tuple(int(part is other) for other in parts)) for part in parts]
+        by_layer = [layers_s[part] for part in model.order]
+        cut = best_cut(by_layer, stages) if pipeline.interleave == 1 else None
+        ends = [0, *accumulate(cut or (1,) * len(by_layer))]
+        slowest = max(slowest, *(sum(by_layer[slice(*pair)]) for pair in pairwise(ends)))
+    return (pipeline.micro_batches - rest) * slowest + total * rest
 
 
 def stages_of(mesh: Mesh) -> int:
@@ -198,62 +212,3 @@ def best_cut(layers_s: Sequence[float], n_stages: int) -> tuple[int, ...] | None
             for end, done in enumerate(before)
         ]
     return evenest[-1][1]
-
-
-def least_pipeline_s(seconds: float, n_stages: int, micro_batches: int) -> float:
-    """What no cut into stages undercuts: seconds of all micro-batches one forward, one backward.
-
-    Parameters
-    ----------
-    seconds : float
-        That all stages together take for one micro-batch, at least.
-    n_stages, micro_batches : int
-
-    Notes
-    -----
-    The first forward pass reaches stage k when the stages before it have done theirs, and after the stage's
-    last backward pass these have one more to do: a step of B takes m t_k + (t_1 + ... + t_(k-1)) or more.
-    So the first k stages have at most S_k = S_(k-1) + (B - S_(k-1)) / m seconds of a micro-batch, which
-    sums up to B (1 - (1 - 1/m)^k).
-
-    Examples
-    --------
-    >>> least_pipeline_s(4.0, 1, 8)
-    32.0
-    """
-    return seconds / (1 - (1 - 1 / micro_batches) ** n_stages)
-
-
-def least_of_cuts(layers_s: Sequence[float], n_stages: int, micro_batches: int) -> float:
-    """What no cut of these layers undercuts: a layer lies in one stage as a whole.
-
-    Parameters
-    ----------
-    layers_s : sequence of float
-        Seconds of each layer for one micro-batch, at least.
-    n_stages, micro_batches : int
-
-    Notes
-    -----
-    A step takes m t_k + (t_1 + ... + t_(k-1)) or more for every stage k, as in `least_pipeline_s`, and what
-    lies before a stage is the same however it is cut.
-
-    Examples
-    --------
-    >>> least_of_cuts([1.0, 1.0, 3.0], 2, 4)
-    14.0
-    """
-    before = [0.0, *accumulate(layers_s)]
-    least = [inf, *(micro_batches * done for done in before[1:])]
-    for _ in range(n_stages - 1):
-        least = [
-            min(
-                (
-                    max(least[start], micro_batches * (done - before[start]) + before[start])
-                    for start in range(end)
-                ),
-                default=inf,
-            )
-            for end, done in enumerate(before)
-        ]
-    return least[-1]

@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import inf
 
 from treadle.context import context, under
 from treadle.errors import FormatError, ScheduleError
 from treadle.parallelism.evaluation.bound_check import checked_bound, checked_mixture, checked_proof
-from treadle.parallelism.evaluation.evaluation import evaluate
+from treadle.parallelism.evaluation.evaluation import Evaluation, evaluate
 from treadle.parallelism.evaluation.node_work import DeviceNumbers
 from treadle.parallelism.evaluation.passages import Passages
+from treadle.parallelism.evaluation.plan_timeline import plan_timeline
 from treadle.parallelism.evaluation.retiming import Retimed, retimed
 from treadle.parallelism.explaining.state_words import found_tensors, letters_of, read_state
 from treadle.parallelism.graph.model_graph import ModelGraph
 from treadle.parallelism.plan.parallel_plan import ParallelPlan
+from treadle.parallelism.problem.assembly import ParameterBytes
 from treadle.parallelism.problem.refining import JoinedCosts, refined
 from treadle.parallelism.problem.search_problem import SearchProblem, pose
 from treadle.parallelism.search.bound_witness import ProofStep, bound_witness, proof_steps
 from treadle.parallelism.search.branching import NAMED_EFFORT, Incumbent, SearchEffort, minimise
 from treadle.parallelism.search.factor_graph import FactorGraph
 from treadle.parallelism.search.layer_columns import Layering, priced
-from treadle.parallelism.search.minimax import Minimax, step_time
+from treadle.parallelism.search.minimax import Minimax, Overlap, step_time
 from treadle.parallelism.search.mixed_layers import MixedLayers
 from treadle.parallelism.search.one_plan import MemoryShortage, fastest_plan, least_persistent
 from treadle.parallelism.search.slices import Domains, consistent
@@ -36,14 +38,38 @@ from treadle.refusal import Refusal
 from treadle.schedules.mesh import Mesh
 from treadle.training.costs import Costs
 from treadle.training.models.training_model import TrainingModel
+from treadle.training.prices.contention_presets import contention_of
 
 OURS = "treadle"
+STAGES = "pp"
+"""Name of the axis along which pipeline stages lie."""
 _FIRST_SOLVES = 12
 """Calls of message passing of a first look: the bound is then mostly within a few percent."""
 
 
 _MOST_COARSE_PARTS = 60
 """Of branch and bound on a coarse mesh: what counts is its plan, and the bound of the fine mesh."""
+
+
+@dataclass(frozen=True)
+class PipelineForm:
+    """How a step passes through a pipeline.
+
+    Parameters
+    ----------
+    stages : int
+    micro_batches : int
+    interleave : int
+        Pieces of the model on each stage.
+    """
+
+    stages: int = 1
+    micro_batches: int = 1
+    interleave: int = 1
+
+
+ONE_PASS = PipelineForm()
+"""No pipeline."""
 
 
 class PlanSearch:
@@ -68,15 +94,24 @@ class PlanSearch:
         """The same under another limit."""
         return PlanSearch(self.model, replace(self.request, memory_bytes=memory_bytes), self.layers)
 
-    def pose(self, mesh: Mesh, costs: Costs) -> PosedMesh:
-        """The problem on a mesh.
+    def pose(self, mesh: Mesh, costs: Costs, form: PipelineForm = ONE_PASS) -> PosedMesh:
+        """The problem on a mesh, or on that of a pipeline's stage.
 
         Raises
         ------
         FormatError
             If a pin names what is not there.
         """
-        problem = pose(self.model, mesh, costs, self.request.times)
+        numbers, zero = self.numbers, self.request.zero
+        parameters = ParameterBytes(
+            numbers.stored_bytes,
+            numbers.optimizer_bytes,
+            zero,
+            numbers.spread_bytes[zero],
+            form.micro_batches,
+            form.stages,
+        )
+        problem = pose(self.model, mesh, costs, self.request.times, parameters=parameters)
         return PosedMesh(problem, costs, self.named_plans(problem), self._within(problem))
 
     def look(self, posed: PosedMesh) -> Look[MeshFound]:
@@ -145,23 +180,41 @@ class PlanSearch:
                 break
         return found
 
-    def priced(self, name: str, plan: ParallelPlan, costs: Costs) -> PricedPlan:
-        """What the evaluator says of a plan."""
+    def estimated(self, plan: ParallelPlan, costs: Costs) -> Evaluation:
+        """Return what the evaluator says of a plan."""
         key = id(costs), plan.mesh  # costs are kept, so that no others take their place
         _, passages = self._passages.setdefault(key, (costs, Passages(plan.sizes, costs)))
         overlap = self.request.overlap.value
-        found = evaluate(plan, self.model, costs, self.numbers, overlap=overlap, passages=passages)
+        return evaluate(plan, self.model, costs, self.numbers, overlap=overlap, passages=passages)
+
+    def priced(self, name: str, plan: ParallelPlan, costs: Costs) -> PricedPlan:
+        """Return a plan with its step, simulated."""
+        found = self.estimated(plan, costs)
+        timeline = plan_timeline(plan, self.model, costs, self.numbers, found, kappa=self._kappa)
+        times = [timeline.device_time(device) for device in timeline.devices]
+        compute = float(sum(one.compute_s + one.contention_s for one in times)) / len(times)
+        idle = float(sum(one.idle_s for one in times)) / len(times)
+        seconds = float(timeline.total_s)
         return PricedPlan(
             name,
             plan,
+            seconds,
             found.seconds,
-            found.seconds - found.exposed_s,
-            found.exposed_s,
+            compute,
+            max(0.0, seconds - compute - idle),
+            idle,
             found.communication_s,
             {",".join(axes): seconds for axes, (_, _, seconds) in found.by_axes.items()},
             found.peak_bytes,
             found.peak_bytes <= self.request.memory_bytes,
         )
+
+    @property
+    def _kappa(self) -> float:
+        """As `TrainingOptions.kappa`; without overlap computing and communicating at once gain nothing."""
+        if self.request.overlap is Overlap.NONE:
+            return 2
+        return contention_of(None, self.request.device.name).kappa
 
     def checked_bound(self, found: MeshFound) -> float:
         """What the evaluator's own pass proves over the whole problem, or over the search's boxes."""
