@@ -47,7 +47,7 @@ def test_options_that_nobody_chose() -> None:
     assert (found.recompute.value, found.context_exchange.value, found.streams.value) == (
         "none",
         "gather",
-        "one",
+        "per-axis",
     )
     assert (found.element_bytes, found.gradient_bytes, found.weight_bytes) == (2, 2, 2)
     assert (found.optimizer_bytes, found.has_fused_attention, found.has_optimizer) == (12, True, True)

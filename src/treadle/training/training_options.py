@@ -114,7 +114,7 @@ class TrainingOptions:
     has_fused_attention: bool = True
     capacity_factor: Fraction = Fraction(1)
     alltoall_overtakes: bool = False
-    streams: CommunicationStreams = CommunicationStreams.ONE
+    streams: CommunicationStreams = CommunicationStreams.PER_AXIS
     has_optimizer: bool = True
     layers_per_chunk: tuple[int, ...] | None = None
 
