@@ -6,7 +6,7 @@ import pytest
 
 from samples.training.small_steps import free_costs, mesh_of, plain_layers, small_step
 from treadle.schedules.collective import CollectiveKind
-from treadle.training.forms.training_tasks import Buckets
+from treadle.training.forms.stage_tasks import Buckets
 from treadle.training.models.model_layer import Weight
 from treadle.training.timeline.task import Category
 

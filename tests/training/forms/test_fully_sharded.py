@@ -7,7 +7,7 @@ from dataclasses import replace
 from samples.training.small_steps import free_costs, mesh_of, plain_layers, small_step
 from treadle.schedules.collective import CollectiveKind
 from treadle.training.forms.layer_passes import LayerSeconds
-from treadle.training.forms.training_tasks import Turn, turns_to_gather_for
+from treadle.training.forms.stage_tasks import Turn, turns_to_gather_for
 from treadle.training.timeline.task import Category
 
 MESH = mesh_of(fsdp=4)
@@ -93,9 +93,9 @@ def test_context_parallelism_shares_the_shards() -> None:
 
 def test_turns_that_need_a_gather() -> None:
     turns = [Turn(0, True, 0), Turn(1, True, 0), Turn(1, False, 0), Turn(0, False, 0)]
-    assert turns_to_gather_for(turns, reshards=True, kept=frozenset()) == [0, 1, 3]
-    assert turns_to_gather_for(turns, reshards=True, kept=frozenset({0})) == [0, 1]
-    assert turns_to_gather_for(turns, reshards=False, kept=frozenset()) == [0, 1]
+    assert turns_to_gather_for(turns, kept=frozenset()) == [0, 1, 3]
+    assert turns_to_gather_for(turns, kept=frozenset({0})) == [0, 1]
+    assert turns_to_gather_for(turns, kept=frozenset({0, 1})) == [0, 1]
 
 
 def test_a_stage_gathers_while_it_waits_for_the_one_before() -> None:

@@ -22,7 +22,7 @@ from treadle.training.forms.layer_passes import (
     passes_of,
 )
 from treadle.training.forms.pipeline_parallel import cut_layers, stage_order
-from treadle.training.forms.training_tasks import Buckets, PlacedModel, Turn, turns_to_gather_for
+from treadle.training.forms.stage_tasks import Buckets, PipelineCut, Turn, turns_to_gather_for
 from treadle.training.models.model_layer import ModelLayer, Weight
 from treadle.training.timeline.task import Category, Task
 from treadle.training.training_options import TrainingOptions
@@ -121,8 +121,7 @@ def test_few_micro_batches_never_fill_a_pipeline() -> None:
 
 
 def test_layers_of_stages() -> None:
-    layers = tuple(plain_layers(7))
-    placed = PlacedModel(layers, (range(2), range(2, 3), range(3, 6), range(6, 7)), 2)
+    placed = PipelineCut((range(2), range(2, 3), range(3, 6), range(6, 7)), 2)
     assert [placed.stage_of(place) for place in range(7)] == [0, 0, 1, 0, 0, 0, 1]
     assert [placed.places(stage) for stage in (0, 1)] == [[0, 1, 3, 4, 5], [2, 6]]
 
@@ -132,20 +131,18 @@ def turns(*layers: int) -> list[Turn]:
 
 
 @pytest.mark.parametrize(
-    ("layers", "reshards", "kept", "places"),
+    ("layers", "kept", "places"),
     [
-        ((), True, (), []),
-        ((0, 0, 0), True, (), [0]),
-        ((0, 1, 0, 1), True, (), [0, 1, 2, 3]),
-        ((0, 1, 0, 1), False, (), [0, 1]),
-        ((0, 1, 0, 1), True, (1,), [0, 1, 2]),
-        ((0, 1, 1, 0, 0, 1), True, (), [0, 1, 3, 5]),
+        ((), (), []),
+        ((0, 0, 0), (), [0]),
+        ((0, 1, 0, 1), (), [0, 1, 2, 3]),
+        ((0, 1, 0, 1), (0, 1), [0, 1]),
+        ((0, 1, 0, 1), (1,), [0, 1, 2]),
+        ((0, 1, 1, 0, 0, 1), (), [0, 1, 3, 5]),
     ],
 )
-def test_turns_that_need_weights(
-    layers: tuple[int, ...], reshards: bool, kept: tuple[int, ...], places: list[int]
-) -> None:
-    assert turns_to_gather_for(turns(*layers), reshards=reshards, kept=frozenset(kept)) == places
+def test_turns_that_need_weights(layers: tuple[int, ...], kept: tuple[int, ...], places: list[int]) -> None:
+    assert turns_to_gather_for(turns(*layers), kept=frozenset(kept)) == places
 
 
 def test_buckets_count_what_they_closed() -> None:
