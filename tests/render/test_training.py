@@ -67,6 +67,7 @@ def options(**changes: Any) -> Any:
         "element_bytes": 2,
         "bucket_bytes": None,
         "streams": "one",
+        "expert_order": None,
         "kappa": Fraction(1, 4),
     }
     return SimpleNamespace(**(values | changes))
@@ -83,6 +84,7 @@ def outcome(**changes: Any) -> Any:
         "flops_per_rank_per_s": 5e12,
         "tokens_per_s": 12345.0,
         "bucket_bytes": None,
+        "setup": SimpleNamespace(options=options()),
         "memory": [memory(3 * GB, GB), memory(5 * GB, 2 * GB), memory(4 * GB, GB)],
     }
     return SimpleNamespace(**(values | changes))

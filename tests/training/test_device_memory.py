@@ -244,9 +244,19 @@ def test_what_is_exchanged_is_cut_where_the_sequence_is() -> None:
         boundary_elements=6,
         reductions=2,
     )
+    # copies of all tokens are exchanged, or those of a part, of which more are gathered than there are tokens
+    for gathers_first, routed, exchanged, gathered in (
+        (True, 5, 2 * 5 * 100, 600),
+        (False, 5, 2 * 5 * 25, 600),
+        (False, 12, 2 * 12 * 25, 1200),
+    ):
+        local, keeping = LocalWork(1, {"": 100}, tp=4, ep=2), Keeping(gathers_first=gathers_first)
+        parts = memory_parts([[replace(layer, routed_elements=routed)]], ONCE, local, keeping)
+        assert parts.buffers_bytes == 2 * (exchanged + gathered)
+    once = replace(layer, exchanges=1, reductions=0)
     for spread, exchanged in ((False, 2 * 5 * 100), (True, 2 * 5 * 25)):
         local = LocalWork(1, {"": 100}, tp=4, ep=2, sequence_parallel=spread)
-        assert memory_parts([[layer]], ONCE, local, Keeping()).buffers_bytes == 2 * (exchanged + 6 * 100)
+        assert memory_parts([[once]], ONCE, local, Keeping()).buffers_bytes == 2 * exchanged
     kept = ModelLayer("k", cache_elements=8, kv_elements=8, kv_pieces=2, boundary_elements=6)
     by_two = memory_parts([[kept]], (), LocalWork(3, {"": 100}, cp=2), Keeping(is_training=False))
     assert by_two.cache_bytes == 3 * 8 * 100 / 2 * 2

@@ -90,8 +90,8 @@ def train(
         A preset of `contention_presets.PRESETS`, or kappa from 1 to 2; default the device's preset.
     network_efficiency : NetworkEfficiency, float, str or sequence of str, optional
         A share of all modelled rates, or ``KIND=FILE`` with measured times.
-    streams : {"one", "per-axis"}
-        Communication one at a time, or what goes along different axes at once.
+    streams : {"per-axis", "one"}
+        Communication along different axes concurrently, as with a communicator per axis, or one at a time.
     capacity_factor : float
         Tokens sent to experts over tokens routed.
     alltoall_overtakes : bool

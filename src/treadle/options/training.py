@@ -109,7 +109,9 @@ class Step(Options):
         takes="NetworkEfficiency | float | str | Sequence[str] | None",
     )
     streams: str = rare(
-        "one: one communication at a time; per-axis: one per axis.", "one", words="one per-axis"
+        "per-axis: communication of different axes concurrently; one: one at a time.",
+        "per-axis",
+        words="one per-axis",
     )
     capacity_factor: float = rare("Tokens sent to experts over tokens routed.", 1.0)
     alltoall_overtakes: bool = rare("Let all-to-alls overtake waiting communication.", False)

@@ -137,6 +137,8 @@ def _step_text(result: TrainResult) -> str:
         words.append(f"{options.micro_batches} micro-batches")
     if options.interleave > 1:
         words.append(f"{options.interleave} virtual stages per rank")
+    orders = {order for one in result.rows if (order := one.outcome.setup.options.expert_order)}
+    words += [f"experts {' or '.join(sorted(orders))}"] if orders else []
     words.append(f"recompute {options.recompute}")
     if not options.has_fused_attention:
         words.append("attention not fused")
@@ -187,7 +189,7 @@ def _step_values(one: TrainRow) -> dict[str, object]:
         "idle_s": float(found.idle_s),
         **fields_of(found, "mfu", "flops_per_rank_per_s", "tokens_per_s"),
         "memory_bytes": _largest(one).total_bytes,
-        **given(bucket_bytes=found.bucket_bytes),
+        **given(bucket_bytes=found.bucket_bytes, expert_order=found.setup.options.expert_order),
         "communications": [
             {
                 "communication": traffic_words((price.kind, price.axes)),

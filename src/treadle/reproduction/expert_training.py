@@ -17,7 +17,7 @@ from treadle.training.models.training_model import TrainingModel
 from treadle.training.models.zoo import zoo_model
 from treadle.training.step import StepOutcome
 from treadle.training.timeline.task import Category
-from treadle.training.training_options import TrainingOptions
+from treadle.training.training_options import CommunicationStreams, TrainingOptions
 
 ALPHA_S = 10e-6
 NODE_BYTES_PER_S = 100 * GIGABIT
@@ -117,7 +117,9 @@ def expert_step(
     model: TrainingModel, costs: DirectConnectCosts, *, efficiency: float = EFFICIENCY
 ) -> StepOutcome:
     """An iteration on A100s: experts on all nodes, all else replicated, the best of the paper's buckets."""
-    options = TrainingOptions(kappa=1, gradient_bytes=2, has_optimizer=False)
+    options = TrainingOptions(
+        kappa=1, gradient_bytes=2, has_optimizer=False, streams=CommunicationStreams.ONE
+    )
     axes = {"ep": costs.nodes}
     return roofline_step(model, axes, costs, options, SEQUENCES, TOKENS, device="a100", efficiency=efficiency)
 

@@ -13,7 +13,7 @@ from treadle.schedules.collective import CollectiveKind
 from treadle.training.costs import AlphaBetaCosts
 from treadle.training.models.zoo import zoo_model
 from treadle.training.step import StepOutcome
-from treadle.training.training_options import TrainingOptions
+from treadle.training.training_options import CommunicationStreams, TrainingOptions
 
 FABRIC = "dgx_a100:2"
 RANKS = 16
@@ -60,7 +60,7 @@ def sharded_step(case: ShardedCase, rate: Fraction) -> StepOutcome:
     `rate` is the algbw of allgather and reduce-scatter, bytes/s.
     """
     costs = AlphaBetaCosts(0, {(kind, ("fsdp",)): rate for kind in _SHARDED})
-    options = TrainingOptions(kappa=KAPPA, has_optimizer=False)
+    options = TrainingOptions(kappa=KAPPA, has_optimizer=False, streams=CommunicationStreams.ONE)
     model, axes, tokens = zoo_model(case.model), {"fsdp": RANKS}, {"": case.tokens}
     return roofline_step(
         model, axes, costs, options, case.batch * RANKS, tokens, device="a100", efficiency=EFFICIENCY

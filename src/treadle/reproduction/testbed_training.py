@@ -15,7 +15,7 @@ from treadle.training.costs import Costs
 from treadle.training.models.training_model import TrainingModel
 from treadle.training.models.zoo import zoo_model
 from treadle.training.step import StepOutcome
-from treadle.training.training_options import TrainingOptions
+from treadle.training.training_options import CommunicationStreams, TrainingOptions
 
 ALPHA_S, OVERHEAD_S, NODE_BYTES_PER_S = 13.33e-6, 21.60e-6, 79 * GIGABIT
 """A.1.2: fitted by the paper to its measurements."""
@@ -75,7 +75,11 @@ def testbed_step(case: TestbedCase, nodes: int, costs: Costs) -> StepOutcome:
     """An iteration of distributed data parallel."""
     model = zoo_model(case.model)
     options = TrainingOptions(
-        kappa=1, bucket_bytes=BUCKET, first_bucket_bytes=FIRST_BUCKET, gradient_bytes=GRADIENT_BYTES
+        kappa=1,
+        bucket_bytes=BUCKET,
+        first_bucket_bytes=FIRST_BUCKET,
+        gradient_bytes=GRADIENT_BYTES,
+        streams=CommunicationStreams.ONE,
     )
     return roofline_step(
         model,

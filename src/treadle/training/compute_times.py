@@ -225,10 +225,11 @@ class RooflineTimes:
 
     def optimizer_s(self, parameters: float) -> float:
         """Seconds of a step of Adam over so many parameters: bound by the memory."""
-        share = 1.0 if self.memory_efficiency is None else self.memory_efficiency
+        if self.memory_efficiency is None:
+            return 0.0
         is_master = ELEMENT_BYTES[self.precision] == ELEMENT_BYTES["fp32"]
         moved = ADAM_BYTES_PER_FP32_PARAMETER if is_master else ADAM_BYTES_PER_PARAMETER
-        return parameters * moved / (self.device.memory_bytes_per_s * share)
+        return parameters * moved / (self.device.memory_bytes_per_s * self.memory_efficiency)
 
 
 @dataclass(frozen=True)

@@ -45,6 +45,8 @@ class Keeping:
         "none", "attention" (score matrices) or "full" (all but inputs of blocks, and what the head saves).
     fused_attention : bool
         Score matrices never reach memory.
+    gathers_first : bool
+        Tokens are gathered along tp before they are exchanged along ep; else copies of them afterwards.
     weight_bytes, element_bytes, gradient_bytes, optimizer_bytes : int
         Per parameter as it is kept, per element as it is computed with, per gradient, and per parameter of
         the optimizer's state, master weights included.
@@ -61,6 +63,7 @@ class Keeping:
     prefetch: int = 1
     recompute: str = "none"
     fused_attention: bool = True
+    gathers_first: bool = True
     weight_bytes: int = 2
     element_bytes: int = 2
     gradient_bytes: int = 2
@@ -266,9 +269,12 @@ def _buffers(layers: Sequence[ModelLayer], local: LocalWork, keeping: Keeping) -
     exchanged = gathered = passed = 0.0
     for layer in layers:
         tokens = float(local.tokens_here(layer.stream))
-        shards = local.tp if local.sequence_parallel else 1
+        cuts_experts = local.tp > 1 and layer.reductions and layer.exchanges == 2
+        is_part = not keeping.gathers_first if cuts_experts else local.sequence_parallel
         if local.ep > 1:
-            exchanged = max(exchanged, 2 * layer.routed_elements * tokens / shards)
+            exchanged = max(exchanged, 2 * layer.routed_elements * tokens / (local.tp if is_part else 1))
+            if cuts_experts and is_part:
+                gathered = max(gathered, layer.routed_elements * tokens)
         if local.tp > 1 and layer.reductions:
             gathered = max(gathered, layer.boundary_elements * tokens)
         if local.cp > 1:

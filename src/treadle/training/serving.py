@@ -22,7 +22,7 @@ from treadle.training.device_memory import Keeping, MemoryParts, memory_parts
 from treadle.training.devices import Accelerator
 from treadle.training.forms.axes import AXIS_FORMS, ParallelLayout
 from treadle.training.forms.issue import Chain, Issue
-from treadle.training.forms.layer_forms import layer_passes
+from treadle.training.forms.layer_forms import layer_passes, with_quicker_order
 from treadle.training.forms.layer_passes import layer_seconds
 from treadle.training.forms.share import Share
 from treadle.training.forms.suitable import check_positions, check_suitable
@@ -206,7 +206,8 @@ def simulate_phase(setup: ServingSetup, costs: Costs) -> ServingOutcome:
     layout = ParallelLayout(setup.mesh)
     for layer, local in setup.passes:
         tokens = dict.fromkeys(local.tokens, 1) if setup.is_decoding else local.tokens
-        share = Share(layout, options, setup.sequences // layout.replicas, tokens)
+        plain = Share(layout, options, setup.sequences // layout.replicas, tokens)
+        share = with_quicker_order(plain, [layer], issue.costs)
         passes = layer_passes(layer, layer_seconds(setup.times, layer, local), share)
         issue.act(chain, layer.name, passes.forward, Category.FORWARD)
     return ServingOutcome(setup, run_tasks(issue.tasks))

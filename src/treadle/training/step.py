@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 
@@ -15,6 +15,7 @@ from treadle.training.costs import Costs, RememberedCosts, Seconds
 from treadle.training.device_memory import Keeping, MemoryParts, memory_parts
 from treadle.training.devices import Accelerator
 from treadle.training.forms.axes import ParallelLayout
+from treadle.training.forms.layer_forms import with_quicker_order
 from treadle.training.forms.layer_passes import layer_seconds
 from treadle.training.forms.pipeline_parallel import stage_order
 from treadle.training.forms.share import Share, share_of
@@ -25,7 +26,7 @@ from treadle.training.timeline.contention import Contention
 from treadle.training.timeline.streams import run_tasks
 from treadle.training.timeline.task import Category
 from treadle.training.timeline.timeline import DeviceTime, Timeline
-from treadle.training.training_options import BUCKETS, TrainingOptions
+from treadle.training.training_options import BUCKETS, ExpertOrder, TrainingOptions
 
 MOST_PASSES = 2 * 10**6
 """Of layers with micro-batches, forward and backward: a minute or so of simulation."""
@@ -114,6 +115,7 @@ class TrainingSetup:
             prefetch=options.prefetch,
             recompute=options.recompute.value,
             fused_attention=options.has_fused_attention,
+            gathers_first=options.expert_order is ExpertOrder.GATHER_FIRST,
             weight_bytes=options.weight_bytes,
             element_bytes=options.element_bytes,
             gradient_bytes=options.gradient_bytes,
@@ -235,11 +237,12 @@ def simulate_step(setup: TrainingSetup, costs: Costs) -> StepOutcome:
     ScheduleError
         If the model cannot be cut into the stages of the mesh, or the micro-batches not be interleaved.
     """
+    known = RememberedCosts(costs)
+    setup = replace(setup, options=with_quicker_order(setup.share, setup.model.layers, known).options)
     seconds = [layer_seconds(setup.times, layer, setup.local) for layer in setup.model.layers]
     placed = place_model(setup.model.layers, seconds, setup.share)
     layout, options = setup.share.layout, setup.options
     has_buckets = layout.size("fsdp") == 1 and any(layout.replica_axes(expert=one) for one in (False, True))
-    known = RememberedCosts(costs)
     best: StepOutcome | None = None
     for capacity in BUCKETS if options.bucket_bytes is None and has_buckets else [options.bucket_bytes]:
         tasks = training_tasks(

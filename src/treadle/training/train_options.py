@@ -96,7 +96,7 @@ def asked_step(
         optimizer_bytes=ADAM_MOMENT_BYTES if element_bytes == _MASTER_BYTES else ADAM_STATE_BYTES,
         capacity_factor=_capacity(asked.get("capacity_factor", 1)),
         alltoall_overtakes=asked.get("alltoall_overtakes", False),
-        streams=_word(CommunicationStreams, asked.get("streams", "one"), "streams"),
+        streams=_word(CommunicationStreams, asked.get("streams", "per-axis"), "streams"),
     )
     check_options_matter(model, mesh, options)
     tokens = _tokens(model, asked.get("sequence"), notes)

@@ -35,6 +35,15 @@ class ContextExchange(StrEnum):
     """Part by part, while attention to the part before is computed."""
 
 
+class ExpertOrder(StrEnum):
+    """What comes first where tokens go to experts whose matrices tensor parallelism cuts."""
+
+    EXCHANGE_FIRST = "exchange-first"
+    """Copies of a rank's part of the tokens are exchanged along ep, then gathered along tp."""
+    GATHER_FIRST = "gather-first"
+    """Tokens are gathered along tp, then each rank exchanges copies of all of them."""
+
+
 class CommunicationStreams(StrEnum):
     """What communicates one at a time."""
 
@@ -72,6 +81,8 @@ class TrainingOptions:
     is_causal_balanced : bool
         Each rank of context parallelism has an early and a late part of each sequence; else the last one
         waits for nobody and has nearly twice the mean work of causal attention.
+    expert_order : ExpertOrder, optional
+        None: the one that takes less time.
     recompute : Recompute
     element_bytes, gradient_bytes : int
         Of weights and activations as they are sent; of gradients as they are reduced.
@@ -106,6 +117,7 @@ class TrainingOptions:
     sequence_parallel: bool = True
     context_exchange: ContextExchange = ContextExchange.GATHER
     is_causal_balanced: bool = True
+    expert_order: ExpertOrder | None = None
     recompute: Recompute = Recompute.NONE
     element_bytes: int = 2
     gradient_bytes: int = 2
@@ -114,7 +126,7 @@ class TrainingOptions:
     has_fused_attention: bool = True
     capacity_factor: Fraction = Fraction(1)
     alltoall_overtakes: bool = False
-    streams: CommunicationStreams = CommunicationStreams.ONE
+    streams: CommunicationStreams = CommunicationStreams.PER_AXIS
     has_optimizer: bool = True
     layers_per_chunk: tuple[int, ...] | None = None
 

@@ -52,7 +52,7 @@ def test_what_nobody_asked_for() -> None:
     assert (options.sequence_parallel, options.alltoall_overtakes) == (True, False)
     assert options.context_exchange is ContextExchange.GATHER
     assert options.recompute is Recompute.NONE
-    assert options.streams is CommunicationStreams.ONE
+    assert options.streams is CommunicationStreams.PER_AXIS
     assert (options.element_bytes, options.gradient_bytes, options.capacity_factor) == (2, 2, 1)
     assert isinstance(found.times, RooflineTimes)
     assert (found.times.efficiency, found.times.memory_efficiency, found.precision) == (0.5, 0.8, "bf16")
@@ -80,7 +80,7 @@ def test_each_option_goes_where_it_belongs() -> None:
         efficiency=0.25,
         memory_efficiency=0.75,
         contention=1.5,
-        streams="per axis",
+        streams="One",
         sequence=512,
         batch=24,
     )
@@ -90,7 +90,7 @@ def test_each_option_goes_where_it_belongs() -> None:
     assert options.context_exchange is ContextExchange.RING
     assert options.recompute is Recompute.ATTENTION
     assert (options.has_fused_attention, found.times.fused_attention) == (False, False)
-    assert options.streams is CommunicationStreams.PER_AXIS
+    assert options.streams is CommunicationStreams.ONE
     assert (options.kappa, options.element_bytes, options.gradient_bytes) == (1.5, 4, 2)
     assert (found.times.efficiency, found.times.memory_efficiency) == (0.25, 0.75)
     assert (found.precision, found.times.precision, found.device.name) == ("fp32", "fp32", "a100")

@@ -279,7 +279,7 @@ def test_one_stream_for_what_layers_wait_for_and_what_they_do_not_is_noted() -> 
             found.notes
         )
 
-    assert noted("fsdp=2,tp=2")
-    assert not noted("fsdp=2,tp=2", streams="per-axis")
-    assert not noted("fsdp=4")
-    assert not noted("tp=4")
+    assert noted("fsdp=2,tp=2", streams="one")
+    assert not noted("fsdp=2,tp=2")
+    assert not noted("fsdp=4", streams="one")
+    assert not noted("tp=4", streams="one")

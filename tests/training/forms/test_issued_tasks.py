@@ -36,7 +36,7 @@ def issue(**options: Any) -> Issue:
 
 
 def test_what_is_issued_waits_for_what_is_before_it_on_its_chain() -> None:
-    found, chain = issue(), Chain(3)
+    found, chain = issue(streams="one"), Chain(3)
     actions = [
         LayerAction(5),
         LayerAction(exchange=Communication(SUM, ("dp", "cp"), 8)),
@@ -58,7 +58,7 @@ def test_what_is_issued_waits_for_what_is_before_it_on_its_chain() -> None:
 
 
 def test_streams_are_named_after_axes_where_each_has_its_own() -> None:
-    found = issue(streams="per-axis", alltoall_overtakes=True)
+    found = issue(alltoall_overtakes=True)
     exchange = Communication(EXCHANGE, ("ep",), 4)
     assert found.communicate(0, "a", Communication(SUM, ("dp", "cp"), 8), (7, 8)) == (0,)
     assert found.communicate(0, "b", exchange, ()) == (1,)

@@ -11,13 +11,15 @@ from samples.training.small_steps import free_costs, mesh_of, plain_layers, smal
 from treadle.errors import ScheduleError
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.mesh import Mesh
+from treadle.training.costs import AlphaBetaCosts
 from treadle.training.forms.axes import ParallelLayout
-from treadle.training.forms.layer_forms import layer_passes
+from treadle.training.forms.layer_forms import layer_passes, with_quicker_order
 from treadle.training.forms.layer_passes import LayerAction, LayerSeconds
 from treadle.training.forms.share import share_of
 from treadle.training.models.model_layer import Attended, ModelLayer, Saved, Weight, Work, WorkKind
+from treadle.training.models.zoo import zoo_model
 from treadle.training.timeline.task import Category
-from treadle.training.training_options import TrainingOptions
+from treadle.training.training_options import ExpertOrder, TrainingOptions
 
 GATHER, SCATTER = CollectiveKind.ALLGATHER, CollectiveKind.REDUCE_SCATTER
 SUM, EXCHANGE = CollectiveKind.ALLREDUCE, CollectiveKind.ALLTOALL
@@ -163,10 +165,65 @@ def test_tables_are_exchanged_once_before_all_else() -> None:
     assert backward == ["8", "alltoall ep 160", "6"]
 
 
-def test_the_last_reduction_is_that_of_experts() -> None:
-    forward, _ = passes(mesh_of(ep=4, tp=2), LayerSeconds((4, 8), expert=(3, 6)), **experts(reductions=2))
-    gather, scatter = "allgather tp 80", "reduce-scatter tp 80"
-    assert forward == [gather, "4", scatter, "alltoall ep 80", gather, "3", scatter, "alltoall ep 80"]
+EXPERT_ORDERS = {
+    # 160 bytes of copies, 80 of tokens, of which each of two ranks has half
+    ("exchange-first", True): (
+        ["alltoall ep 80", "allgather tp 160"],
+        ["reduce-scatter tp 160", "alltoall ep 80"],
+    ),
+    ("exchange-first", False): (
+        ["alltoall ep 80", "allgather tp 160"],
+        ["reduce-scatter tp 160", "alltoall ep 80", "allgather tp 80"],
+    ),
+    ("gather-first", True): (
+        ["allgather tp 80", "alltoall ep 160"],
+        ["alltoall ep 160", "reduce-scatter tp 80"],
+    ),
+    ("gather-first", False): (["alltoall ep 160"], ["alltoall ep 160", "allreduce tp 80"]),
+}
+
+
+@pytest.mark.parametrize(("order", "spread"), EXPERT_ORDERS)
+def test_either_the_exchange_or_the_gather_carries_all_copies(order: str, *, spread: bool) -> None:
+    there, back = EXPERT_ORDERS[order, spread]
+    chosen = {"expert_order": ExpertOrder(order), "sequence_parallel": spread}
+    seconds = LayerSeconds((0, 0), expert=(3, 6))
+    forward, backward = passes(mesh_of(ep=4, tp=2), seconds, options=chosen, **experts(reductions=1))
+    assert [one for one in forward if one] == [*there, "3", *back]
+    assert [one for one in backward if one] == [*there, "3 + allgather tp 160", "3", *back]
+
+
+@pytest.mark.parametrize("spread", [True, False])
+@pytest.mark.parametrize(("inner", "outer"), [(1, 100), (100, 1)])
+def test_the_quicker_order_of_exchange_and_gather_is_taken(inner: int, outer: int, *, spread: bool) -> None:
+    """Copies along the faster axis."""
+    mesh = mesh_of(ep=4, tp=2)
+    options = TrainingOptions(kappa=1, sequence_parallel=spread)
+    share = share_of(ParallelLayout(mesh), options, 4, {"": 8})
+    rates = {
+        (kind, axes): rate for kind in CollectiveKind for axes, rate in ((("tp",), inner), (("ep",), outer))
+    }
+    layers = plain_layers(1, boundary_elements=10, **experts(reductions=1))
+    found = with_quicker_order(share, layers, AlphaBetaCosts(0, rates)).options.expert_order
+    assert found is (ExpertOrder.GATHER_FIRST if outer > inner else ExpertOrder.EXCHANGE_FIRST)
+    alone = share_of(ParallelLayout(mesh_of(ep=4)), options, 4, {"": 8})
+    assert with_quicker_order(alone, layers, AlphaBetaCosts(0, {})) is alone
+    assert with_quicker_order(share, plain_layers(1), AlphaBetaCosts(0, {})) is share
+
+
+def test_copies_of_qwen3() -> None:
+    """8 of ep with 8 sequences of 4096 tokens each: 268,435,456 bytes, and 8 copies of each token."""
+    model = zoo_model("qwen3-235b-a22b")
+    layer = next(layer for layer in model.layers if layer.exchanges)
+    share = share_of(ParallelLayout(mesh_of(ep=8, tp=8)), TrainingOptions(kappa=1), 64, {"": 4096})
+    found = layer_passes(layer, SECONDS, share)
+    moved = {(str(one.kind), one.size_bytes) for action in found.forward if (one := action.exchange)}
+    tokens, copies = 8 * 4096 * 4096 * 2, 8 * 8 * 4096 * 4096 * 2
+    assert moved == {
+        *(("allgather", size) for size in (tokens, copies)),
+        *(("reduce-scatter", size) for size in (tokens, copies)),
+        ("alltoall", copies // 8),
+    }
 
 
 def test_recomputing_repeats_the_forward_pass_or_its_attention() -> None:

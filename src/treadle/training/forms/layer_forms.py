@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from fractions import Fraction
 
 from treadle.schedules.collective import CollectiveKind
-from treadle.training.costs import Seconds
+from treadle.training.costs import Costs, Seconds
 from treadle.training.forms.layer_passes import (
     Communication,
     LayerAction,
@@ -18,7 +18,7 @@ from treadle.training.forms.layer_passes import (
 )
 from treadle.training.forms.share import Share
 from treadle.training.models.model_layer import ModelLayer
-from treadle.training.training_options import ContextExchange, Recompute
+from treadle.training.training_options import ContextExchange, ExpertOrder, Recompute
 
 # Tensor parallelism: a block of cut matrices between two communications (Korthikanti et al. 2022)
 
@@ -53,16 +53,57 @@ def _gathered_again(parts: Sequence[LayerPart], gather: LayerAction) -> list[Lay
 
 
 def between_exchanges(parts: Sequence[LayerPart], layer: ModelLayer, share: Share) -> list[LayerPart]:
-    """The experts' part of a layer with the all-to-alls before and after it."""
-    axes = share.layout.among("ep")
-    if not axes or not layer.exchanges:
-        return list(parts)
-    size = share.activation_bytes(layer, layer.routed_elements * share.options.capacity_factor)
-    if share.options.sequence_parallel:
-        size = -(-size // share.layout.size("tp"))
-    action = (LayerAction(exchange=Communication(CollectiveKind.ALLTOALL, axes, size)),)
-    exchange = LayerPart(action, action)
-    return [exchange, *parts, exchange] if layer.exchanges == 2 else [*parts, exchange]
+    """The experts' part of a layer with the communications that bring tokens there and back."""
+    experts, cut = share.layout.among("ep"), share.layout.among("tp")
+    if not experts or not layer.exchanges:
+        is_cut = layer.reductions and layer.exchanges == 2
+        return between_reductions(parts, layer, share) if is_cut else list(parts)
+    routed = share.activation_bytes(layer, layer.routed_elements * share.options.capacity_factor)
+    tokens = share.activation_bytes(layer, layer.boundary_elements)
+    part, is_sharded = -(-routed // share.layout.size("tp")), share.options.sequence_parallel
+
+    def moved(*collectives: tuple[CollectiveKind, tuple[str, ...], int]) -> tuple[LayerAction, ...]:
+        return tuple(LayerAction(exchange=Communication(*one)) for one in collectives)
+
+    kind = CollectiveKind
+    if layer.exchanges == 1 or not layer.reductions or not cut:
+        exchange = moved((kind.ALLTOALL, experts, part if is_sharded else routed))
+        around = LayerPart(exchange, exchange)
+        return [around, *parts, around] if layer.exchanges == 2 else [*parts, around]
+    # Every rank of tp has a cut of the same experts, so that each needs all copies of the tokens routed
+    # there, top_k times the tokens, and has a partial sum of each copy's result.
+    if share.options.expert_order is ExpertOrder.GATHER_FIRST:
+        # Each rank of tp has all tokens and sends all their copies. Partial sums of copies come back, are
+        # added up to one for each token, and only these are reduced.
+        exchange = moved((kind.ALLTOALL, experts, routed))
+        there = (*moved((kind.ALLGATHER, cut, tokens)), *exchange) if is_sharded else exchange
+        total = kind.REDUCE_SCATTER if is_sharded else kind.ALLREDUCE
+        back = (*exchange, *moved((total, cut, tokens)))
+    else:
+        # Each rank of tp sends the copies of its part of the tokens (as Megatron's dispatcher does), and
+        # copies are gathered where they arrive. Without sequence parallelism all ranks get all tokens back.
+        exchange = moved((kind.ALLTOALL, experts, part))
+        there = (*exchange, *moved((kind.ALLGATHER, cut, routed)))
+        restored = () if is_sharded else moved((kind.ALLGATHER, cut, tokens))
+        back = (*moved((kind.REDUCE_SCATTER, cut, routed)), *exchange, *restored)
+    # Of the copies a rank keeps its part, which is gathered again for the weights' gradients.
+    inner = _gathered_again(parts, *moved((kind.ALLGATHER, cut, routed)))
+    return [LayerPart(there, back), *inner, LayerPart(back, there)]
+
+
+def with_quicker_order(share: Share, layers: Iterable[ModelLayer], costs: Costs) -> Share:
+    """Choose the order of exchanging and gathering tokens for experts that takes less time on its own."""
+    if not share.layout.among("ep") or not share.layout.among("tp"):
+        return share
+    routing = [layer for layer in layers if layer.exchanges == 2 and layer.reductions]
+
+    def seconds(ordered: Share) -> Seconds:
+        parts = [part for layer in routing for part in between_exchanges([computing((0, 0))], layer, ordered)]
+        moved = [one.exchange for part in parts for one in part.forward if one.exchange]
+        return sum(costs.time_s(one.kind, one.axes, one.size_bytes) for one in moved if one.kind)
+
+    both = [replace(share, options=replace(share.options, expert_order=order)) for order in ExpertOrder]
+    return min(both, key=seconds) if routing else share
 
 
 # Context parallelism: attention of a rank's part of a sequence to the keys and values of all ranks
@@ -131,8 +172,7 @@ def layer_passes(layer: ModelLayer, seconds: LayerSeconds, share: Share) -> Laye
         parts += between_reductions(inner, layer, share) if block < n_reductions else inner
     experts = [computing(seconds.expert)] if layer.experts else []
     if has_experts:
-        inner = between_reductions(experts, layer, share) if layer.reductions else experts
-        parts += between_exchanges(inner, layer, share)
+        parts += between_exchanges(experts, layer, share)
     else:
         parts = between_exchanges(experts, layer, share) + parts
     passes = passes_of(parts)

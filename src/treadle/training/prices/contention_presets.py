@@ -40,7 +40,7 @@ PRESETS: Mapping[str, ContentionPreset] = MappingProxyType(
                 1.0,
                 ("h100", "h200", "h800", "b200", "gb200"),
                 "torchtitan's tables of December 2024, Llama-3 8B with FSDP2 on 8 to 128 H100: 1 predicts "
-                "them within 3.1%, and 2 within 2.3%, so that 1 is a choice",
+                "them within 2.8%, and 2 within 2.0%, so that 1 is a choice",
             ),
             ContentionPreset(
                 "msccl-a100",

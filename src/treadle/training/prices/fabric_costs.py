@@ -106,6 +106,8 @@ _MOST_KNOWN = 4096
 _Known = tuple[str, Mesh, str, MessageCosts, bool, bool, Traffic]
 _KNOWN: dict[_Known, Price] = {}
 """What was asked for in this process."""
+_KNOWN_SLOWDOWNS: dict[tuple[str, Mesh, bool, tuple[Traffic, ...]], tuple[float, ...]] = {}
+"""The same of collectives at once, which all ways of scheduling share."""
 
 
 @dataclass(frozen=True)
@@ -227,8 +229,14 @@ class FabricCosts:
         if len(real) < 2 or self.is_bound or self.scheduler.is_own_fabric:
             # alone none is slower: a bound stays one; on a baseline's own fabric there is one group only
             return (1.0,) * len(real)
-        with under(context().unlimited):
-            return shared_slowdowns(self.topology, [self.problem(one) for one in real])
+        known = (self._hash, self.mesh, self.forward, real)
+        if known not in _KNOWN_SLOWDOWNS:
+            if len(_KNOWN_SLOWDOWNS) >= _MOST_KNOWN:
+                _KNOWN_SLOWDOWNS.clear()
+            with under(context().unlimited):
+                problems = [self.problem(one) for one in real]
+                _KNOWN_SLOWDOWNS[known] = shared_slowdowns(self.topology, problems)
+        return _KNOWN_SLOWDOWNS[known]
 
     def price(self, traffic: Traffic) -> Price:
         """The price of a kind of collective, or of sends, along axes of at least two ranks together."""

@@ -12,7 +12,6 @@ from treadle.context import start
 from treadle.errors import ScheduleError
 from treadle.inputs.problem import Problem
 from treadle.schedulers.bounds import find_bound
-from treadle.schedulers.jobs.job_plans import job_rates
 from treadle.schedules.alltoall.alltoall_witness import DistanceWitness
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.group_witness import GroupLengthWitness
@@ -20,9 +19,10 @@ from treadle.schedules.jobs import MOST_WEIGHT_RATIO, Job
 from treadle.synthesis.result import Bound
 from treadle.topologies.topology import Topology
 
-MOST_SHARING_RANKS = 64
-"""Ranks up to which exact rates of different collectives at once take seconds."""
+MOST_SHARING_RANKS = 16
+"""Ranks up to which exact rates of different collectives at once take few seconds."""
 
+_ROUNDING = 1e-9
 _Lengths = tuple[Fraction, ...]
 
 
@@ -41,11 +41,16 @@ def shared_slowdowns(topology: Topology, problems: Sequence[Problem]) -> tuple[f
     (``treadle bound --jobs``), in proportion to what each reaches while the others idle. Beyond, what link
     lengths prove: at lengths l that allow collective j by itself at most T_j(l), rates r_j / x of all at once
     need x >= sum of r_j / T_j(l), whoever schedules them. The lengths are those that prove each optimum, so
-    that what meets at a bottleneck of one of them is seen; the slowdown is at least that.
+    that what meets at a bottleneck of one of them is seen; the slowdown is at least that. It is exact where
+    it is the number of collectives, which taking turns reaches.
     """
+    from treadle.synthesis.jobs.max_min import max_min_rates  # brings a solver that few commands need
+
     found = [find_bound(problem) for problem in problems]
-    if topology.injection_bytes_per_s.any() or len(topology.compute_nodes) > MOST_SHARING_RANKS:
-        return _proved(topology, problems, found)
+    proved = _proved(topology, problems, found)
+    is_large = topology.injection_bytes_per_s.any() or len(topology.compute_nodes) > MOST_SHARING_RANKS
+    if is_large or min(proved) > len(problems) - _ROUNDING:
+        return proved
     alone = [bound.algbw for bound in found]
     least = max(alone) / MOST_WEIGHT_RATIO
     jobs: list[Job] = []
@@ -57,7 +62,7 @@ def shared_slowdowns(topology: Topology, problems: Sequence[Problem]) -> tuple[f
             owner.append(number)
     slowest = list(alone)
     with start():
-        together = job_rates(topology, tuple(jobs))[0].together
+        together = max_min_rates(topology, jobs).rates
     for number, rate in zip(owner, together, strict=True):
         slowest[number] = min(slowest[number], rate)
     return tuple(float(max(Fraction(1), own / now)) for own, now in zip(alone, slowest, strict=True))
