@@ -33,10 +33,11 @@ Treadle's values do not see it.
 
 - *computed*: exact, certified from both sides, or CPU time of one thread of a shared 2-core virtual machine;
 - *simulated*: by the model that is named; theirs was measured on machines that are not here;
+- *fitted*: by constants of measured rows, next to such rows and limits of the errors;
 - *no figures*: an illustration, a notation, a comparison in words.
 
 "Same": to the digits that are printed; "same within 10%": the text gives the number roughly (~, up to);
-"holds": the text gives a limit, which the value respects.
+"holds": the text gives a limit or a range, which the value respects.
 """
 
 

@@ -139,6 +139,26 @@ def test_comparisons() -> None:
     check("comparisons", *map(compare_rows, views))
 
 
+@pytest.mark.parametrize(
+    ("fabric", "options", "preset"),
+    [
+        ("dgx_h100:1", {}, "nccl-hopper"),
+        ("dgx_h100:1", {"cost_model": "nccl-hopper"}, ""),
+        ("dgx_h100:2", {"cost_model": "nccl-hopper"}, ""),
+        ("dgx_h100:2", {"mesh": "dp=2,tp=8", "axes": "tp"}, "nccl-hopper"),
+        ("dgx_h100:2", {"mesh": "dp=2,tp=8", "axes": "tp", "cost_model": "nccl-hopper"}, ""),
+        ("mi300x:1", {}, ""),
+    ],
+)
+def test_comparisons_name_the_cost_model_of_the_library(
+    fabric: str, options: dict[str, Any], preset: str
+) -> None:
+    found = compared(fabric, algorithms=["ring"], sizes=[2**20], **options)
+    text = " ".join(" ".join(lines([*compare_rows(found)])).split())
+    assert "simulation of the schedule that" in text
+    assert text.partition("; --cost-model ")[2].partition(" has NCCL's latencies")[0] == preset
+
+
 def test_repairs() -> None:
     plan = treadle.solve("dgx_a100:2", "allgather").plan
     found = treadle.repair(plan, links=["box0.gpu0--box0.nic0"])

@@ -75,7 +75,8 @@ def test_functions_do_not_see_what_is_printed() -> None:
     ("change", "message"),
     [
         ({"function": ""}, "computed, without a function"),
-        ({"basis": FigureBasis.SIMULATED, "model": ""}, "the model is not named"),
+        ({"basis": FigureBasis.SIMULATED, "model": ""}, "simulated, and the model is not named"),
+        ({"basis": FigureBasis.FITTED, "model": ""}, "fitted, and the model is not named"),
         ({"basis": FigureBasis.NO_FIGURES, "function": ""}, "no reason is given"),
         ({"full_s": 3, "left_out": ""}, "leaves something out"),
     ],

@@ -166,6 +166,9 @@ def test_what_cannot_be_computed_says_why(name: str, message: str) -> None:
         ("1.5+", 2.0, True),
         ("1.5+", 1.4, False),
         ("up to 1.6", 1.54, True),
+        ("85 to 95", 85, True),
+        ("85 to 95", 95.1, False),
+        ("85 to 95", 84.9, False),
         ("yes", "yes", True),
         ("yes", "no", False),
     ],
@@ -189,6 +192,7 @@ def test_figures_agree_as_far_as_they_are_printed(
         ("<=2", 2, "holds", 0.0),
         (">1", 1.5, "holds", 0.0),
         ("1.5+", 1.49, "holds within 1%", 0.01),
+        ("85 to 95", 90.8, "holds", 0.0),
         ("yes", "yes", "same", 0.0),
     ],
 )
@@ -271,8 +275,8 @@ def test_numbers_are_rounded_for_people(value: float, text: str) -> None:
     assert rounded(value) == text
 
 
-def test_all_simulated_ones_name_their_model() -> None:
-    simulated = [one for one in EXHIBITS if one.basis is FigureBasis.SIMULATED]
+def test_all_simulated_and_fitted_ones_name_their_model() -> None:
+    simulated = [one for one in EXHIBITS if one.basis in (FigureBasis.SIMULATED, FigureBasis.FITTED)]
     assert len(simulated) > 8
-    models = "message simulator|simulated steps|FFT model|fitted curves"
+    models = "message simulator|simulated steps|FFT model|curves over sizes"
     assert all(re.match(models, one.model) for one in simulated)

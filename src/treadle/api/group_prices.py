@@ -206,10 +206,8 @@ def _time_of(
     """Return the function that gives times of this kind, or why none exists."""
     collective, axes, others = group.collective, group.axes, ", other ranks idle" if group.is_alone else ""
     if kind is PriceKind.SIMULATED:
-        model = None  # the fabric's default
-        if isinstance(system, System) and system.has_fast_links and not system.generation.is_amd:
-            model = f"nccl-{system.generation}{'-boxes' if system.boxes > 1 else ''}"
-        costs = _costs(group, model)
+        # None: the fabric's default
+        costs = _costs(group, system.cost_preset if isinstance(system, System) else None)
         source = f"plan of solve, cost model {costs.messages.model and costs.messages.model.name}{others}"
         return lambda size: (costs.time_s(collective, axes, size), None, None, source)
     if kind is PriceKind.BOUND:

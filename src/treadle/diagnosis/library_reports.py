@@ -14,6 +14,7 @@ from typing import Any
 
 from treadle.diagnosis.log import TESTS, ListedRank, Pick, ResultTable, TableRow
 from treadle.diagnosis.log_lines import LogLine, LogMessage
+from treadle.machines.nccl import PROTOCOLS
 from treadle.schedules.collective import CollectiveKind, busbw_factor
 
 FUNCTIONS = {
@@ -27,7 +28,6 @@ PER_RANK = (CollectiveKind.ALLGATHER, CollectiveKind.REDUCE_SCATTER)
 """Collectives of which NCCL states one rank's part, nccl-tests the whole."""
 
 _ALGORITHMS = ("tree", "ring", "collnetdirect", "collnetchain", "nvls", "nvlstree", "pat")
-_PROTOCOLS = ("LL", "LL128", "Simple")
 _PICK = re.compile(
     r"(\w{1,20}): (\d{1,15}) Bytes -> Algo (\w{1,20}) proto (\w{1,10})"
     r"(?: channel\{Lo\.\.Hi\}=\{(\d{1,4})\.\.(\d{1,4})\})?"
@@ -48,7 +48,7 @@ def _algorithm(text: str) -> str:
 
 
 def _protocol(text: str) -> str:
-    names = {**dict(zip("012", _PROTOCOLS, strict=True)), **{one.casefold(): one for one in _PROTOCOLS}}
+    names = {**dict(zip("012", PROTOCOLS, strict=True)), **{one.casefold(): one for one in PROTOCOLS}}
     return names.get(text.casefold(), text)
 
 
@@ -87,7 +87,7 @@ class ReportReader:
     def _tuner_row(self, text: str) -> None:
         name, *cells = (part.strip() for part in text.split("|"))
         if name == "Algorithm":
-            self._columns = [(_algorithm(cell), one) for cell in cells if cell for one in _PROTOCOLS]
+            self._columns = [(_algorithm(cell), one) for cell in cells if cell for one in PROTOCOLS]
         elif name == "Latency/AlgBw":  # before 2.18
             pairs = (cell.split("/") for cell in cells if "/" in cell)
             self._columns = [(_algorithm(one.strip()), _protocol(other.strip())) for one, other in pairs]

@@ -87,6 +87,13 @@ class System:
     nic_bytes_per_s: int = 0
     cpu: str = "intel"
 
+    @property
+    def cost_preset(self) -> str | None:
+        """Cost model with NCCL's latencies, by name; None for PCIe and for AMD's GPUs."""
+        if self.generation.is_amd or not self.has_fast_links:
+            return None
+        return f"nccl-{self.generation}{'-boxes' if self.boxes > 1 else ''}"
+
     def group(self, boxes: int, gpus_per_box: int) -> System:
         """Return the part of the machine that a group of ranks has, next to groups like it on the other GPUs.
 

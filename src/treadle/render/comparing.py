@@ -119,7 +119,8 @@ def _library_rows(
         names = picked.get(algorithm, ())[: 2 if algorithm == "nvls" else 1]
         return next((times[name, size] for name in names if (name, size) in times), None)
 
-    yield from library_rows(result.topology, result.collective, result.sizes, simulated)
+    model = "" if result.cost_model is None else result.cost_model.name
+    yield from library_rows(result.topology, result.collective, result.sizes, simulated, model)
 
 
 def _name(one: ComparisonRow) -> str:

@@ -548,8 +548,9 @@ def library_rows(
     collective: Collective,
     sizes: Sequence[int],
     simulated: Callable[[str, int], float | None] | None = None,
+    cost_model: str = "",
 ) -> Iterator[Row | Table]:
-    """What is achievable and the library's choice at each size; `simulated`: seconds of its schedules."""
+    """Achievable times and the library's choices; `simulated`: seconds of its schedules by `cost_model`."""
     from treadle.schedulers.expectations import Expectations, expectations_of
 
     found = expectations_of(topology, collective, sizes)
@@ -570,10 +571,13 @@ def library_rows(
     headings, *cells = zip(*columns, strict=True)
     yield from framed(Table(headings, cells, 1))
     if found.achievable:
-        sources = "\n".join(dict.fromkeys(_from(one.source) for one in found.achievable[-1:]))
-        yield row("achievable", f"with the band of 90%; {sources}")
+        yield row("achievable", f"with the band of 90%; {_from(found.achievable[-1].source)}")
     if found.model is not None:
         yield row(found.model.name, f"choice and time predicted by {found.model}")
         if simulated is not None:
-            yield row("simulated", f"Treadle's simulation of the schedule that {name} picks")
+            preset = found.model.system.cost_preset
+            # groups in single boxes of several have the network's preset
+            is_other = preset is not None and cost_model not in (preset, f"{preset}-boxes")
+            hint = f"; --cost-model {preset} has {name}'s latencies" if is_other else ""
+            yield row("simulated", f"Treadle's simulation of the schedule that {name} picks{hint}")
     yield _expectation_values(found)

@@ -19,6 +19,8 @@ class FigureBasis(StrEnum):
     """Exact, or certified from both sides, or CPU time of this machine."""
     SIMULATED = "simulated"
     """By a model, which the record names; theirs was measured on machines that are not here."""
+    FITTED = "fitted"
+    """Fitted on measured rows, next to such rows and limits of its errors."""
     NO_FIGURES = "no figures"
     """An illustration, a notation or a comparison in words."""
 
@@ -72,7 +74,7 @@ class Exhibit:
         An ordinary command that gives one of the figures.
     basis : FigureBasis
     model : str
-        Of simulated figures: the model. Of measured times: what is timed.
+        Of simulated and fitted figures: the model. Of measured times: what is timed.
     quick_s, full_s : float
         CPU seconds, about, of a 2-core virtual machine; 0: no form of its own.
     left_out : str
@@ -107,8 +109,8 @@ class Exhibit:
             raise FormatError(
                 f"{self.name}: {self.basis}, {'without' if self.is_here else 'with'} a function"
             )
-        if self.basis is FigureBasis.SIMULATED and not self.model:
-            raise FormatError(f"{self.name}: simulated, and the model is not named")
+        if self.basis in (FigureBasis.SIMULATED, FigureBasis.FITTED) and not self.model:
+            raise FormatError(f"{self.name}: {self.basis}, and the model is not named")
         if not self.is_here and not self.reason:
             raise FormatError(f"{self.name}: {self.basis}, and no reason is given")
         if bool(self.full_s) != bool(self.left_out):
@@ -126,7 +128,7 @@ class Exhibit:
     @property
     def is_here(self) -> bool:
         """Whether Treadle has figures of its own for it."""
-        return self.basis in (FigureBasis.COMPUTED, FigureBasis.SIMULATED)
+        return self.basis is not FigureBasis.NO_FIGURES
 
     def load(self) -> Making:
         """The function that computes it."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from treadle.reproduction.exhibit import simulated
+from treadle.reproduction.exhibit import Exhibit, FigureBasis, simulated
 
 _ANCHORS = "treadle.reproduction.training_anchors"
 STEP = "simulated steps"
@@ -34,12 +34,13 @@ OUTSIDE = (
         model=f"{STEP} (roofline at 0.6 of the fp8 peak; nothing fitted)",
         quick_s=3,
     ),
-    simulated(
+    Exhibit(
         "measured",
         "NCCL in one box: achievable beside measured",
         "treadle.reproduction.measured_times:measured",
         place="rows of ai-dynamo/aiconfigurator",
-        model="fitted curves (constants of these rows)",
+        basis=FigureBasis.FITTED,
+        model="curves over sizes (constants of these rows)",
         quick_s=0.1,
     ),
 )

@@ -14,7 +14,7 @@ from typing import Any
 
 from treadle.errors import FormatError
 
-_NUMBER = re.compile(r"(~|<=|<|>|up to )?(\d+(?:\.\d+)?)(?:e([+-]?\d+))?(\+)?")
+_NUMBER = re.compile(r"(~|<=|<|>|(?:up|\d+) to )?(\d+(?:\.\d+)?)(?:e([+-]?\d+))?(\+)?")
 ROUGHLY = Fraction(1, 10)
 """Share by which a figure may be off what is printed with ~, and with "up to"."""
 _BARELY = Fraction(1, 100)
@@ -31,7 +31,7 @@ class PrintedFigure:
     ----------
     text : str
         A number in the row's unit, with ``~``, ``<``, ``>``, ``up to`` or a ``+`` at its end where the paper
-        is not more exact; anything else is compared word for word.
+        is not more exact, or a range such as ``85 to 95``; anything else is compared word for word.
     why : str
         Why ours differs, or what is wrong with it; "" where they agree.
     is_erratum : bool
@@ -68,7 +68,7 @@ class PrintedFigure:
     @property
     def agreement(self) -> str:
         """Verdict on a value that agrees, with the tolerance."""
-        word = "holds" if self._sign in ("<", "<=", ">", "+") else "same"
+        word = "same" if self._sign in ("", "~", "up to") else "holds"
         return f"{word} within {float(100 * self.tolerance):g}%" if self.tolerance else word
 
     @property
@@ -89,7 +89,7 @@ class PrintedFigure:
             return str(ours) == self.text
         number, value = Fraction(ours), self.value
         assert value is not None, "it is a number"
-        match self._sign:
+        match sign := self._sign:
             case "~" | "up to":
                 return abs(number - value) <= self.tolerance * value
             case "<":
@@ -100,6 +100,8 @@ class PrintedFigure:
                 return number > value
             case "+":
                 return number >= value * (1 - self.tolerance)
+            case _ if sign:
+                return int(sign.split()[0]) <= number <= value
         places = len(found[2].partition(".")[2]) - int(found[3] or 0)
         unit = Fraction(1, 10) ** places
         return abs(number - value) <= unit / 2 * (1 + _SPARE)

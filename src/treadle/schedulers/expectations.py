@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -133,10 +134,8 @@ def expectations_of(
         several = collective.n_ranks <= _MOST_SUMMING_IN_BOXES
         twin = summing_twin(Problem(topology, collective), several=several)
     if twin is not None:
-        try:
+        with suppress(TimeLimitError):
             in_network = find_bound(twin)
-        except TimeLimitError:
-            in_network = None
     reached = [achievable_time(system, collective.kind, size) for size in sizes]
     achieved = tuple(one for one in reached if isinstance(one, Achievable))
     achieved = achieved if len(achieved) == len(sizes) else ()

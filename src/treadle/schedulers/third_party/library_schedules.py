@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from treadle.errors import ScheduleError
+from treadle.machines.libraries import library_of
 from treadle.refusal import Refusal
-from treadle.schedulers.expectations import LARGE_BYTES, expectations_of
+from treadle.schedulers.expectations import LARGE_BYTES, system_of_group
 from treadle.schedules.collective import Collective
 from treadle.schedules.trees.forest import ForestSchedule
 from treadle.synthesis.trees.baselines.double_binary_tree import double_binary_tree
@@ -16,29 +19,23 @@ SCHEDULER_OF = {"ring": "ring", "tree": "double-binary-tree", "nvls": "nvls"}
 _MAKERS = {"ring": ring, "tree": double_binary_tree}
 
 
-def nvidia_gpus(topology: Topology, collective: Collective) -> Refusal | None:
-    """Return why NCCL's model does not apply, or None."""
-    return _applies("nccl", topology, collective)
+def _refusal(library: str, topology: Topology, collective: Collective) -> Refusal | None:
+    """Return why a library's model does not apply, or None."""
+    system = system_of_group(topology, collective)
+    if isinstance(system, Refusal):
+        return system
+    name = library_of(system).name
+    return None if name == library else Refusal(f"{name.upper()} runs on its GPUs")
 
 
-def amd_gpus(topology: Topology, collective: Collective) -> Refusal | None:
-    """Return why RCCL's model does not apply, or None."""
-    return _applies("rccl", topology, collective)
-
-
-def _applies(library: str, topology: Topology, collective: Collective) -> Refusal | None:
-    found = expectations_of(topology, collective, ())
-    if isinstance(found, Refusal):
-        return found
-    assert found.model is not None, "the record names no all-to-all"
-    return None if found.model.name == library else Refusal(f"{found.model.name.upper()} runs on its GPUs")
+nvidia_gpus, amd_gpus = partial(_refusal, "nccl"), partial(_refusal, "rccl")
 
 
 def library_schedule(topology: Topology, collective: Collective) -> ForestSchedule:
     """Make the rings or trees that the fabric's library runs at 1 GB, without NVLink SHARP."""
-    found = expectations_of(topology, collective, ())
-    if isinstance(found, Refusal) or found.model is None:
-        raise ScheduleError(f"no library's model applies: {found}")
-    times = dict(found.model.times(collective.kind, LARGE_BYTES))
+    system = system_of_group(topology, collective)
+    if isinstance(system, Refusal):
+        raise ScheduleError(f"no library's model applies: {system}")
+    times = dict(library_of(system).times(collective.kind, LARGE_BYTES))
     algorithm = min((cell for cell in times if cell[0] in _MAKERS), key=lambda cell: times[cell])[0]
     return _MAKERS[algorithm](topology, collective)
