@@ -19,8 +19,9 @@ from treadle.parallelism.search.minimax import Overlap
 from treadle.parallelism.searching.fabric_matrix import fabric_matrix
 from treadle.parallelism.searching.fabric_run import FabricRun
 from treadle.parallelism.searching.parallel_options import parallel_request
-from treadle.parallelism.searching.parallel_result import ParallelizeResult
+from treadle.parallelism.searching.parallel_result import FabricSearch, ParallelizeResult
 from treadle.parallelism.searching.pipeline_run import stages_of
+from treadle.parallelism.searching.pipeline_search import LayoutSpace, blocks_of
 from treadle.parallelism.searching.plan_search import STAGES, PipelineForm, PlanSearch
 from treadle.schedules.mesh import Mesh
 from treadle.training.devices import Accelerator
@@ -113,49 +114,49 @@ def parallelize(
             "--mixed: overlap over the whole model hides what no layer can; use --overlap layer"
         )
     fixed = None if mesh == AUTO else as_mesh(mesh)
-    micro_batches = _micro_batches(fixed, options.get("micro_batches"), notes)
-    graph, layers = as_model_graph(
-        model,
-        tokens=request.tokens,
-        sequence=request.sequence,
-        notes=notes,
-        micro_batches=micro_batches or 1,
-    )
+    asked, pieces = options.get("micro_batches"), options.get("interleave")
+    stages = 1 if fixed is None else stages_of(fixed)
+    for name, count in (("micro-batches", asked), ("interleave", pieces)):
+        if count is not None and (count < 1 or (fixed is not None and stages == 1)):
+            needed = "at least 1" if count < 1 else f"stages, an axis {STAGES} of the mesh"
+            raise FormatError(f"--{name} {count}: expected {needed}")
+    graph, layers = as_model_graph(model, tokens=request.tokens, sequence=request.sequence, notes=notes)
     plans = PlanSearch(graph, request, layers)
     runs = [FabricRun(topology, plans, options, progress) for topology in topologies]
-    found = [
-        (
-            run,
-            run.run(fixed)
-            if fixed is None or not micro_batches
-            else run.run_staged(
-                fixed, PipelineForm(stages_of(fixed), micro_batches, options.get("interleave") or 1)
-            ),
+    found: list[tuple[FabricRun, FabricSearch]] = []
+    for run in runs:
+        if layers is None or (stages == 1 and (fixed is not None or len(runs) > 1)):
+            found.append((run, run.run(fixed)))
+            continue
+        searched = {PipelineForm(): plans}
+
+        def plans_of(form: PipelineForm, searched: dict[PipelineForm, PlanSearch] = searched) -> PlanSearch:
+            key = PipelineForm(1, form.micro_batches)
+            if key not in searched:
+                own, _ = as_model_graph(
+                    model,
+                    tokens=request.tokens,
+                    sequence=request.sequence,
+                    notes=[],
+                    micro_batches=form.micro_batches,
+                )
+                searched[key] = PlanSearch(own, request, layers)
+            return searched[key]
+
+        n_ranks = len(run.topology.compute_nodes)
+        space = LayoutSpace(
+            n_ranks, graph.tokens // graph.sequence_tokens, blocks_of(graph), fixed, asked, pieces
         )
-        for run in runs
-    ]
+        found.append((run, run.run_pipelines(space, plans_of)))
     matrix = None
-    if len(runs) > 1 and not micro_batches:
+    if len(runs) > 1 and stages == 1:
         sizes = {len(topology.compute_nodes) for topology in topologies}
         if len(sizes) > 1:
             notes.append("the fabrics differ in their ranks: no plan is priced on another's fabric")
         else:
             matrix = fabric_matrix(found)
     notes += slow_links([run.fabric_costs(search.mesh) for run, search in found])
+    graph = found[0][1].found.posed.problem.model  # of one micro-batch
     return ParallelizeResult(
         graph, request, tuple(search for _, search in found), matrix, tuple(notes), process_time() - start
     )
-
-
-def _micro_batches(mesh: Mesh | None, asked: int | None, notes: list[str]) -> int:
-    """Of a step in pipeline stages; 0 where there are no stages."""
-    stages = 1 if mesh is None else stages_of(mesh)
-    if stages == 1:
-        if asked is not None:
-            raise FormatError(f"--micro-batches {asked}: it needs stages, an axis {STAGES} of the mesh")
-        return 0
-    if asked is not None and asked < 1:
-        raise FormatError(f"--micro-batches {asked}: expected at least 1")
-    if asked is None:
-        notes.append(f"{4 * stages} micro-batches, four a stage (--micro-batches)")
-    return asked or 4 * stages

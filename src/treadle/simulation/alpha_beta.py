@@ -16,7 +16,7 @@ from treadle.schedules.collective import Collective
 from treadle.schedules.schedule import Schedule, written_out
 from treadle.schedules.steps.step_cost import shard_fraction, step_loads
 from treadle.schedules.steps.steps import StepSchedule
-from treadle.schedules.trees.forest import Forest, ForestSchedule, Tree
+from treadle.schedules.trees.forest import Forest, ForestSchedule
 from treadle.schedules.trees.forest_cost import algbw
 from treadle.schedules.trees.group_cost import group_algbw
 from treadle.schedules.trees.group_schedule import GroupSchedule
@@ -129,36 +129,28 @@ def _step(topology: Topology, load: NDArray[Any], unit_bytes: Fraction) -> Fract
 
 
 def _deepest(topology: Topology, schedule: ForestSchedule, alpha_ns: int) -> int:
-    """Nanoseconds of the longest way; the two forests of an allreduce add up."""
-    return sum(
-        max(
-            (
-                _height_ns(topology, forest, tree, alpha_ns)
-                for root in range(forest.n_ranks)
-                for tree in forest.trees(root)
-            ),
-            default=0,
-        )
-        for forest in schedule.forests
-    )
+    """Return the nanoseconds of the longest way; the two forests of an allreduce add up."""
+    return sum(_height_ns(topology, forest, alpha_ns) for forest in schedule.forests)
 
 
-def _height_ns(topology: Topology, forest: Forest, tree: Tree, alpha_ns: int) -> int:
-    """Longest way between the root and a rank; an edge counts with its slowest path."""
-    edge_ns: dict[int, int] = {}
-    open_ = np.flatnonzero(tree.parent >= 0).tolist()
-    has_latencies = bool(topology.latencies_ns.any())
-    for child in open_:
-        span = slice(int(tree.entry_offset[child]), int(tree.entry_offset[child + 1]))
-        slowest = (
-            max(int(topology.latencies_ns[forest.path(int(path))].sum()) for path in tree.entry_path[span])
-            if has_latencies
-            else 0
-        )
-        edge_ns[child] = alpha_ns + slowest
-    reached = {tree.root: 0}
-    while open_:
-        layer = [child for child in open_ if int(tree.parent[child]) in reached]
-        reached |= {child: reached[int(tree.parent[child])] + edge_ns[child] for child in layer}
-        open_ = [child for child in open_ if child not in reached]
-    return max(reached.values())
+def _height_ns(topology: Topology, forest: Forest, alpha_ns: int) -> int:
+    """Return the longest way between a root and a rank; an edge counts with its slowest path."""
+    _, _, parents = forest.tree_table()
+    offset, entries, _ = forest.edge_paths()
+    if not parents.size:
+        return 0
+    path_offset, links = forest.all_paths()
+    length = np.where(parents >= 0, alpha_ns, 0).astype(np.int64)
+    used = np.flatnonzero(np.diff(offset))
+    if used.size and topology.latencies_ns.any():
+        paths_ns = np.add.reduceat(topology.latencies_ns[links].astype(np.int64), path_offset[:-1])
+        length.reshape(-1)[used] += np.maximum.reduceat(paths_ns[entries], offset[used])
+    # each round doubles the edges that a rank's length counts; a root is its own parent at no length
+    rank = np.arange(parents.shape[1])
+    above = np.where(parents >= 0, parents, rank)
+    while True:
+        further = np.take_along_axis(above, above, axis=1)
+        if (further == above).all():
+            return int(length.max())
+        length += np.take_along_axis(length, above, axis=1)
+        above = further

@@ -120,9 +120,7 @@ def retimed(
         kappa = contention_of(None, times.device.name).kappa
         options = TrainingOptions(kappa=kappa, streams=CommunicationStreams.PER_AXIS)
     own = layout.options(plan, options)
-    tokens = next(
-        (atom.size for part in model.parts for atom in part.graph.atoms if atom.name == model.sequence), 1
-    )
+    tokens = model.sequence_tokens
     try:
         setup = TrainingSetup(
             training,

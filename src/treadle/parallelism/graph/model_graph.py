@@ -160,6 +160,12 @@ class ModelGraph:
     order: tuple[int, ...] = ()
     ties: tuple[Tie, ...] = ()
 
+    @property
+    def sequence_tokens(self) -> int:
+        """Tokens of a sequence; 1 where the graph has no dimension of them."""
+        sizes = (atom.size for part in self.parts for atom in part.graph.atoms if atom.name == self.sequence)
+        return next(sizes, 1)
+
     def __post_init__(self) -> None:
         names = [part.name for part in self.parts]
         if not names or len(set(names)) < len(names):

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import inf, isfinite
 from time import monotonic
 
-from treadle.context import Context, Progress, under
+from treadle.context import Context, Progress, context, under
 from treadle.errors import InfeasibleError
 from treadle.options.keywords import ParallelizeKeywords
+from treadle.parallelism.evaluation.retiming import Retimed
 from treadle.parallelism.plan.parallel_plan import PlanClaim
 from treadle.parallelism.problem.mixing import layering_of, mixed
 from treadle.parallelism.search.branching import SearchEffort
@@ -19,15 +20,21 @@ from treadle.parallelism.searching.mesh_choices import coarse_meshes
 from treadle.parallelism.searching.mesh_search import Look, MeshSearch, search_meshes
 from treadle.parallelism.searching.parallel_options import AUTO_TIME_LIMIT_S, DEFAULT_TIME_LIMIT_S
 from treadle.parallelism.searching.parallel_result import FabricSearch, MeshTrial, PricedPlan
-from treadle.parallelism.searching.pipeline_run import search_staged
+from treadle.parallelism.searching.pipeline_run import inner_mesh, search_staged
+from treadle.parallelism.searching.pipeline_search import LayoutSpace, PipelineLayout, climb
 from treadle.parallelism.searching.plan_search import OURS, PipelineForm, PlanSearch, ordered
 from treadle.parallelism.searching.posed_mesh import MeshFound, PosedMesh
+from treadle.refusal import Refusal
 from treadle.schedules.mesh import Mesh
 from treadle.topologies.topology import Topology
 from treadle.training.costs import Costs
 from treadle.training.prices.fabric_costs import FabricCosts, scheduler_named
 from treadle.training.prices.message_costs import message_costs
 
+_MOST_LAYOUTS, _MOST_LAYOUT_PARTS = 3, 40
+"""Layouts that are searched after a look, and parts of branch and bound for each."""
+_MOST_LAYOUTS, _MOST_LAYOUT_PARTS = 3, 40
+"""Layouts that are searched after a look, and parts of branch and bound for each."""
 _MOST_LOWERED = 5
 """Searches under lower limits, where the evaluator counts more bytes than the search."""
 
@@ -78,21 +85,67 @@ class FabricRun:
         default_s = AUTO_TIME_LIMIT_S if mesh is None else DEFAULT_TIME_LIMIT_S
         return Context(self.progress, monotonic() + (default_s if limit_s is None else limit_s))
 
-    def run_staged(self, mesh: Mesh, form: PipelineForm) -> FabricSearch:
-        """The best plan in pipeline stages along an axis of the mesh.
+    def run_pipelines(
+        self, space: LayoutSpace, plans_of: Callable[[PipelineForm], PlanSearch]
+    ) -> FabricSearch:
+        """Return the best plan of the layouts of a space, those without stages among them.
+
+        Parameters
+        ----------
+        space : LayoutSpace
+        plans_of : callable
+            Searches of the model with one of so many micro-batches.
 
         Raises
         ------
         InfeasibleError
             If none was found that fits into memory.
         """
-        costs = self.costs(mesh)
-        with under(self.context_for(mesh)):
-            best, named, found, bound_s = search_staged(self.plans, mesh, costs, form)
-        claim = PlanClaim(best.estimate_s, bound_s, best.memory_bytes, self.plans.request.overlap.value)
+        found: dict[PipelineLayout, FabricSearch] = {}
+        with under(self.context_for(space.mesh)):
+            looks = climb(space, plans_of, self.costs, inner_mesh)
+            refused: InfeasibleError | None = None
+            for layout in sorted(looks, key=lambda one: (looks[one].seconds, looks[one].bound_s)):
+                best_s = min((one.best.estimate_s for one in found.values()), default=inf)
+                if looks[layout].bound_s >= best_s * (1 - self.plans.request.gap):
+                    continue
+                if found and (context().is_late or len(found) >= _MOST_LAYOUTS):
+                    break
+                try:
+                    found[layout] = self._of_layout(layout, looks[layout], plans_of(layout.form))
+                except InfeasibleError as error:
+                    refused = error
+            if not found:
+                assert refused is not None, "a look at least was taken"
+                raise refused
+        trials = tuple(
+            MeshTrial(
+                layout.mesh,
+                found[layout].best.estimate_s if layout in found else one.seconds,
+                found[layout].bound_s if layout in found else one.bound_s,
+                layout in found,
+                layout.form.micro_batches,
+                layout.form.interleave,
+            )
+            for layout, one in looks.items()
+        )
+        best = min(found.values(), key=lambda one: one.best.seconds)
+        bound_s = min(best.best.estimate_s, *(one.bound_s for one in trials))
+        claim = replace(best.best.plan.claim or PlanClaim(0, 0, 0), bound_s=bound_s)
+        row = replace(best.best, plan=replace(best.best.plan, claim=claim))
+        return replace(best, best=row, bound_s=bound_s, meshes=trials)
+
+    def _of_layout(self, layout: PipelineLayout, look: Look[MeshFound], plans: PlanSearch) -> FabricSearch:
+        """Return the best plan in a layout."""
+        costs = self.costs(layout.mesh)
+        effort = SearchEffort(gap=plans.request.gap, n_parts=_MOST_LAYOUT_PARTS)
+        best, named, found, bound_s = search_staged(
+            plans, layout.mesh, costs, layout.form, look, effort=effort
+        )
+        claim = PlanClaim(best.estimate_s, bound_s, best.memory_bytes, plans.request.overlap.value)
         best = replace(best, plan=replace(best.plan, claim=claim))
-        trial = MeshTrial(mesh, best.seconds, bound_s, True)
-        return self._search_of(best, named, bound_s, bound_s, (trial,), found)
+        again = plans.retimed(best.plan, found.posed.costs)
+        return self._search_of(best, named, bound_s, bound_s, (), found, again)
 
     def _search_of(
         self,
@@ -102,9 +155,11 @@ class FabricRun:
         checked_s: float,
         trials: tuple[MeshTrial, ...],
         found: MeshFound,
+        again: Retimed | Refusal | None = None,
     ) -> FabricSearch:
-        late, again = found.is_late, self.plans.retimed(best.plan, found.posed.costs)
-        mesh, rows = best.plan.mesh, ordered(named)
+        if again is None:
+            again = self.plans.retimed(best.plan, found.posed.costs)
+        late, mesh, rows = found.is_late, best.plan.mesh, ordered(named)
         return FabricSearch(
             self.topology, mesh, best, rows, bound_s, checked_s, late, trials, again, found, self.costs
         )

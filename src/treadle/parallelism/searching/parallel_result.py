@@ -80,13 +80,17 @@ class MeshTrial:
     bound_s : float
         No plan on this mesh takes less.
     is_searched : bool
-        Searched until the gap was proven or time was up; else only named plans and a first bound.
+        Searched until the gap was proven or time was up; else only presets and a first bound.
+    micro_batches, interleave : int
+        Of a pipeline.
     """
 
     mesh: Mesh
     seconds: float
     bound_s: float
     is_searched: bool
+    micro_batches: int = 1
+    interleave: int = 1
 
 
 @brief("fabric", "mesh.text", "gap")

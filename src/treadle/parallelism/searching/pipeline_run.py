@@ -25,6 +25,7 @@ from treadle.parallelism.evaluation.evaluation import Evaluation, evaluate
 from treadle.parallelism.plan.parallel_plan import ParallelPlan, Pipeline
 from treadle.parallelism.search.branching import SearchEffort, minimise
 from treadle.parallelism.search.minimax import Overlap, step_time
+from treadle.parallelism.searching.mesh_search import Look
 from treadle.parallelism.searching.parallel_result import PricedPlan
 from treadle.parallelism.searching.plan_search import OURS, STAGES, PipelineForm, PlanSearch
 from treadle.parallelism.searching.posed_mesh import MeshFound, PosedMesh
@@ -32,13 +33,13 @@ from treadle.schedules.mesh import Mesh
 from treadle.training.costs import Costs
 
 _MOST_SEARCHES = 6
-_MOST_SIMULATED = 2
+_MOST_SIMULATED, _MOST_PRESETS = 2, 8
 _MOST_BOUND_PARTS = 20
 """Of branch and bound, for what layers take at least."""
 
 
-def without_stages(mesh: Mesh) -> Mesh:
-    """The mesh of a stage.
+def inner_mesh(mesh: Mesh) -> Mesh:
+    """Return the mesh of a stage.
 
     Raises
     ------
@@ -64,6 +65,8 @@ def staged(
     model, n_pieces = plans.model, form.stages * form.interleave
     if plan.layers:
         raise InfeasibleError(f"{model.name}: layers that differ (--mixed) are not cut into stages")
+    if form.stages == 1:
+        return replace(plan, claim=None)
     found = evaluate(plan, model, costs, plans.numbers, overlap=plans.request.overlap.value)
     batches = form.micro_batches
     seconds = {one.part: max(one.serial_s(batches), one.beside_s(batches)) for one in found.parts}
@@ -78,18 +81,32 @@ def staged(
 
 
 def search_staged(
-    plans: PlanSearch, mesh: Mesh, costs: Costs, form: PipelineForm
+    plans: PlanSearch,
+    mesh: Mesh,
+    costs: Costs,
+    form: PipelineForm,
+    look: Look[MeshFound],
+    *,
+    effort: SearchEffort | None = None,
 ) -> tuple[PricedPlan, list[PricedPlan], MeshFound, float]:
-    """The best plan in stages, named ones, what was searched, and a bound.
+    """Return the best plan in stages, presets, what was searched, and a bound.
+
+    Parameters
+    ----------
+    plans : PlanSearch
+    mesh : Mesh
+    costs : Costs
+    form : PipelineForm
+    look : Look
+        At the mesh of a stage.
+    effort : SearchEffort, optional
 
     Raises
     ------
     InfeasibleError
         If no plan was found that fits.
     """
-    inner, request = without_stages(mesh), plans.request
-    posed = plans.pose(inner, costs, form)
-
+    request, posed = plans.request, look.found.posed
     tried: dict[tuple[int, ...], Evaluation] = {}
 
     def estimate(labels: tuple[int, ...]) -> Evaluation:
@@ -99,11 +116,14 @@ def search_staged(
         return tried[labels]
 
     limit, is_late = float(request.memory_bytes), False
-    for labels in posed.named.values():
+    graph = posed.problem.graph
+    aim = step_time(graph, overlap=request.overlap, memory_bytes=request.memory_bytes)
+    amounts = {labels: graph.amounts(labels) for labels in posed.named.values()}
+    by_time = sorted(amounts, key=lambda one: (not aim.fits(amounts[one]), aim.value(amounts[one])))
+    for labels in by_time[:_MOST_PRESETS]:
         estimate(labels)
     for _ in range(_MOST_SEARCHES):
-        narrowed = plans.with_memory(limit)
-        found = narrowed.search(narrowed.look(posed))
+        found = plans.with_memory(limit).search(look, effort=effort)
         is_late |= found.found.is_late
         if found.found.plan is None:
             break
@@ -153,6 +173,8 @@ def pipeline_bound(plans: PlanSearch, posed: PosedMesh, pipeline: PipelineForm) 
         with under(context().unlimited):
             return minimise(own, step_time(own, overlap=overlap), within=posed.within, effort=effort).bound
 
+    if pipeline.stages == 1:
+        return least_s(graph.repeats)
     total = least_s(graph.repeats)
     slowest = total / stages
     if overlap is not Overlap.MODEL:  # there layers by themselves prove nothing
