@@ -120,7 +120,13 @@ def result(*rows: Any, **changes: Any) -> Any:
     values = {
         "setup": setup,
         "model": SimpleNamespace(
-            name="m", source="", parameters=7 * 10**9, active_parameters=7 * 10**9, n_layers=3, unit="token"
+            name="m",
+            source="",
+            parameters=7 * 10**9,
+            active_parameters=7 * 10**9,
+            embedding_parameters=0,
+            n_layers=3,
+            unit="token",
         ),
         "mesh": Mesh((2, 1, 3), ("dp", "pp", "tp")),
         "rows": rows or (row(),),
@@ -144,7 +150,9 @@ def serving(phase: str, *rows: Any) -> Any:
         one.outcome.setup = setup
     return SimpleNamespace(
         rows=rows,
-        model=SimpleNamespace(name="m", parameters=10**9, active_parameters=10**8, n_layers=2),
+        model=SimpleNamespace(
+            name="m", parameters=10**9, active_parameters=10**8, embedding_parameters=0, n_layers=2
+        ),
         mesh=Mesh((3,), ("tp",)),
         phase=Phase(phase),
         notes=("assumed",),
@@ -173,7 +181,13 @@ def phase_row(batch: int, size: float, fabric: str = "here", models: Any = ("exa
 def test_steps() -> None:
     """Settings of all kinds, several fabrics, and schedules whose times come from different models."""
     model = SimpleNamespace(
-        name="m", source="hub", parameters=7 * 10**9, active_parameters=10**9, n_layers=3, unit="sample"
+        name="m",
+        source="hub",
+        parameters=7 * 10**9,
+        active_parameters=10**9,
+        embedding_parameters=5 * 10**8,
+        n_layers=3,
+        unit="sample",
     )
     priced = SimpleNamespace(
         kind=Category.ALLREDUCE,

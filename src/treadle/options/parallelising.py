@@ -32,10 +32,10 @@ class Sharding(Options):
         "Communication hides behind computing: none, layer or model.", "layer", words="none layer model"
     )
     pins: list[str] = rare(
-        "Fix a parameter, e.g. wq=0|1: mesh axes per dimension; repeatable.",
+        "Fix a tensor, e.g. wq=h:0: letter h cut by mesh axis 0; repeatable.",
         (),
         flag="--pin",
-        metavar="NAME=AXES",
+        metavar="TENSOR=STATE",
         takes="Mapping[str, str]",
     )
     schedule: str = opt("Price collectives by treadle, ring or bound.", "treadle", words="schedules")

@@ -38,6 +38,8 @@ def _model_rows(result: TrainResult | ServeResult, source: str = "") -> Iterator
     """Model and mesh."""
     model, active = result.model, result.model.active_parameters
     some = "" if active == model.parameters else f", {count_text(active)} active"
+    if some and (without := active - model.embedding_parameters) < active:
+        some += f" ({count_text(without)} without the embedding)"
     own = f" ({source})" if source else ""
     yield row(
         "model",

@@ -197,7 +197,7 @@ class RooflineTimes:
             weights *= min(1.0, visits / layer.experts) / local.ep
         if self.block_weight_bytes is not None and layer.cache_elements:
             weights *= self.block_weight_bytes / width
-        moved = tokens * work.moved_elements
+        moved = tokens * (work.moved_elements + local.is_decoding * work.moved_decoding)
         flops = tokens * work.flops
         if work.attended is not None:
             seen = local.tokens[layer.attended_stream(work)]

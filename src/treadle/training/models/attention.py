@@ -40,6 +40,10 @@ class Heads:
     output_bias : bool
     has_norms : bool
         Norms of queries and of keys, one scale per dimension of a head.
+    has_wide_norms : bool
+        Norms of queries and of keys over all heads together (OLMo 2).
+    has_sinks : bool
+        A learned score per head to which no value belongs (gpt-oss).
     """
 
     heads: int
@@ -48,6 +52,8 @@ class Heads:
     has_bias: bool = False
     output_bias: bool = False
     has_norms: bool = False
+    has_wide_norms: bool = False
+    has_sinks: bool = False
 
     @property
     def kv_elements(self) -> int:
@@ -83,6 +89,10 @@ class Heads:
             weights.append(Weight(f"{cross}output bias", hidden, split=False))
         if self.has_norms:
             weights.append(Weight(f"{cross}head norms", 2 * self.head_dim, split=False))
+        if self.has_wide_norms:
+            weights.append(Weight("head norms", queries + keys // 2))
+        if self.has_sinks:
+            weights.append(Weight("sinks", self.heads))
         works = [
             product_work(f"{cross}query", hidden, queries),
             product_work(f"{cross}key and value", hidden, keys, stream=attended.stream),

@@ -73,6 +73,13 @@ class TrainingModel:
         return int(sum(layer.active_parameters for layer in self.layers))
 
     @property
+    def embedding_parameters(self) -> int:
+        """Elements of tables of words that no head shares: some publishers do not count them as active."""
+        shared = {layer.shares for layer in self.layers}
+        tables = (layer for layer in self.layers if layer.is_lookup and not layer.experts)
+        return sum(layer.parameters for layer in tables if layer.name not in shared)
+
+    @property
     def streams(self) -> tuple[str, ...]:
         """Names of the streams of tokens, in order of their layers."""
         return tuple(dict.fromkeys(layer.stream for layer in self.layers))

@@ -17,7 +17,7 @@ from treadle.training.models.model_layer import (
     product_work,
 )
 from treadle.training.models.training_model import TrainingModel
-from treadle.training.models.transformer_shape import TransformerShape
+from treadle.training.models.transformer_shape import BlockKind, TransformerShape
 
 LOGIT_ELEMENTS = 2
 """Elements kept per entry of the logits: the loss is taken in fp32."""
@@ -74,32 +74,39 @@ def _embedding(shape: TransformerShape, name: str, stream: str, *, shares: str =
 def _blocks(shape: TransformerShape, stream: str, count: int) -> Iterator[ModelLayer]:
     for index in range(count):
         kind = shape.block_kind(index)
-        own = Attended(is_causal=stream != "encoder", window=kind.window)
-        yield _block(shape, f"{stream or 'block'} {index}", stream, own, has_experts=kind.has_experts)
+        own = Attended(is_causal=stream != "encoder", window=kind.window, is_chunked=shape.has_chunks)
+        yield _block(shape, f"{stream or 'block'} {index}", stream, own, kind)
 
 
-def _block(
-    shape: TransformerShape, name: str, stream: str, own: Attended, *, has_experts: bool
-) -> ModelLayer:
-    hidden, is_cross = shape.hidden, stream == "decoder"
-    parts = _norm(shape, "attention") + shape.attention.parts(hidden, own, has_dropout=shape.has_dropout)
-    parts += _residual(shape, "attention")
-    if name.endswith(" 0") and shape.position_buckets and isinstance(shape.attention, Heads):
-        parts += BlockParts((Weight("positions", shape.position_buckets * shape.attention.heads),))
+def _block(shape: TransformerShape, name: str, stream: str, own: Attended, kind: BlockKind) -> ModelLayer:
+    hidden, is_cross, heads = shape.hidden, stream == "decoder", shape.attention
+    halves: list[BlockParts] = []
+    attends, space = kind.letter in ("", "*"), shape.state_space if kind.letter == "M" else None
+    if attends:
+        parts = _norm(shape, "attention") + heads.parts(hidden, own, has_dropout=shape.has_dropout)
+        parts += _residual(shape, "attention")
+        if name.endswith(" 0") and shape.position_buckets and isinstance(heads, Heads):
+            parts += BlockParts((Weight("positions", shape.position_buckets * heads.heads),))
+        halves.append(parts)
     if is_cross:
         encoder = Attended("encoder", is_causal=False)
-        parts += _norm(shape, "cross attention")
-        parts += shape.attention.parts(hidden, encoder, has_dropout=shape.has_dropout)
-        parts += _residual(shape, "cross attention")
-    parts += _norm(shape, "feed-forward")
-    for index in range(shape.norms_per_block - 2):
-        parts += _bare_norm(shape, f"after {index}")
-    experts = shape.experts if has_experts else None
-    if experts is None:
-        parts += dense_parts(hidden, shape.feed_forward, is_gated=shape.is_gated, has_bias=shape.has_bias)
-    else:
-        parts += expert_parts(hidden, experts, is_gated=shape.is_gated)
-    parts += _residual(shape, "feed-forward")
+        parts = _norm(shape, "cross attention")
+        parts += heads.parts(hidden, encoder, has_dropout=shape.has_dropout)
+        halves.append(parts + _residual(shape, "cross attention"))
+    if space is not None:
+        halves.append(_norm(shape, "state space") + space.parts(hidden) + _residual(shape, "state space"))
+    experts = shape.experts if kind.has_experts else None
+    if kind.letter in ("", "-", "E"):
+        parts = _norm(shape, "feed-forward")
+        for index in range(shape.norms_per_block - 2):
+            parts += _bare_norm(shape, f"after {index}")
+        if experts is None:
+            parts += dense_parts(hidden, shape.feed_forward, is_gated=shape.is_gated, has_bias=shape.has_bias)
+        else:
+            parts += expert_parts(hidden, experts, is_gated=shape.is_gated)
+        halves.append(parts + _residual(shape, "feed-forward"))
+    parts = sum(halves, BlockParts())
+    cached = heads.cache_elements if attends else space.cache_elements if space else 0
     return ModelLayer(
         name,
         stream,
@@ -107,15 +114,15 @@ def _block(
         parts.works,
         parts.saved,
         boundary_elements=hidden,
-        reductions=3 if is_cross else 2,
+        reductions=len(halves),
         experts=experts.experts if experts else 0,
         top_k=experts.top_k if experts else 0,
-        routed_elements=experts.top_k * hidden if experts else 0,
+        routed_elements=experts.top_k * experts.routed_width(hidden) if experts else 0,
         exchanges=2 if experts else 0,
-        kv_elements=shape.attention.kv_elements,
-        cache_elements=shape.attention.cache_elements,
-        kv_pieces=shape.attention.kv_pieces,
-        cache_window=own.window,
+        kv_elements=heads.kv_elements if attends else 0,
+        cache_elements=cached,
+        kv_pieces=space.heads if space else heads.kv_pieces,
+        cache_window=1 if space else own.window,
     )
 
 
