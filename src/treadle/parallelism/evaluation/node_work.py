@@ -35,7 +35,7 @@ class DeviceNumbers:
     Parameters
     ----------
     flops_per_s : float
-        Of matrix products and attention, as reached.
+        Of matrix products, as reached.
     memory_bytes_per_s : float
         As reached.
     kernel_s : float
@@ -44,6 +44,8 @@ class DeviceNumbers:
         Moved by its step, per parameter.
     stored_bytes : int
         Held per parameter: weight and gradient of 2 bytes, master and two moments of 4.
+    attention_flops_per_s : float, optional
+        Of attention, as reached; None: as of products.
 
     Raises
     ------
@@ -56,9 +58,11 @@ class DeviceNumbers:
     kernel_s: float = 0.0
     optimizer_bytes: int = 30
     stored_bytes: int = 16
+    attention_flops_per_s: float | None = None
 
     def __post_init__(self) -> None:
-        if not (self.flops_per_s > 0 and self.memory_bytes_per_s > 0):
+        attention = self.flops_per_s if self.attention_flops_per_s is None else self.attention_flops_per_s
+        if not (self.flops_per_s > 0 and self.memory_bytes_per_s > 0 and attention > 0):
             raise ScheduleError("device: expected FLOP/s and bytes/s above 0")
         if not (self.kernel_s >= 0 and self.optimizer_bytes >= 0 and self.stored_bytes >= 0):
             raise ScheduleError("device: expected seconds and bytes of 0 or more")
@@ -71,6 +75,7 @@ class DeviceNumbers:
             device.peak(times.precision) * times.efficiency,
             inf if share is None else device.memory_bytes_per_s * share,
             times.kernel_s,
+            attention_flops_per_s=times.attention_flops_per_s,
         )
 
 
@@ -135,4 +140,7 @@ def operator_seconds(
     )
     work = operations(graph, node) / plan.parts
     chunks = 1 if plan.chunk is None else plan.chunk.n_chunks
-    return max(work / numbers.flops_per_s, moved / numbers.memory_bytes_per_s) + chunks * numbers.kernel_s
+    flops_per_s = numbers.flops_per_s
+    if node.kind is OperatorKind.ATTENTION and numbers.attention_flops_per_s is not None:
+        flops_per_s = numbers.attention_flops_per_s
+    return max(work / flops_per_s, moved / numbers.memory_bytes_per_s) + chunks * numbers.kernel_s

@@ -108,6 +108,9 @@ class Work:
         Elements of activations read and written per token, if nothing stays in caches.
     moved_per_context : int
         Elements of keys and values read per context token of a sequence when one token is decoded.
+    score_elements : tuple of two numbers
+        Elements of score matrices that pass through the memory per token and token attended, forward and
+        backward, if no fused kernel spares them.
     weight_elements : int
         Elements of weights read whenever it runs; of all experts together, where it belongs to experts.
     split : bool
@@ -128,6 +131,7 @@ class Work:
     flops_per_cached: int = 0
     moved_elements: int = 0
     moved_per_context: int = 0
+    score_elements: tuple[int | Fraction, int | Fraction] = (0, 0)
     weight_elements: int = 0
     split: bool = True
     expert: bool = False
