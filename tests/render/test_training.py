@@ -68,6 +68,7 @@ def options(**changes: Any) -> Any:
         "bucket_bytes": None,
         "streams": "one",
         "expert_order": None,
+        "zero": 0,
         "kappa": Fraction(1, 4),
     }
     return SimpleNamespace(**(values | changes))

@@ -71,6 +71,8 @@ def train(
         Layers whose weights are gathered ahead.
     reshard : bool, optional
         Weights are gathered anew for the backward pass; default: unless there is a pipeline.
+    zero : {0, 1, 2}
+        Stage of ZeRO over replicas: shard the optimizer's state, or gradients too; stage 3 is an axis fsdp.
     sequence_parallel : bool
     context_exchange : {"gather", "ring"}
     recompute : {"none", "attention", "full"}

@@ -75,6 +75,7 @@ class Step(Options):
     bucket_bytes: int | None = opt("Gradient bucket, e.g. 25MB; default the best.", parse=_bucket)
     prefetch: int = rare("Layers whose weights are gathered ahead.", 1)
     reshard: bool | None = rare("Gather weights again in the backward pass; default without pipeline.")
+    zero: int = opt("Shard over replicas: 1 optimizer states, 2 gradients too.", 0, metavar="0|1|2")
     sequence_parallel: bool = rare("Over tp: gather and scatter tokens, not sum all.", True)
     context_exchange: str = rare(
         "Over cp: gather keys and values, or pass them in a ring.", "gather", words="gather ring"

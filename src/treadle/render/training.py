@@ -135,6 +135,8 @@ def _step_text(result: TrainResult) -> str:
         words = [f"{setup.sequences} sequences of {' + '.join(tokens)}"]
     if options.micro_batches > 1:
         words.append(f"{options.micro_batches} micro-batches")
+    if options.zero:
+        words.append(f"ZeRO-{options.zero}")
     if options.interleave > 1:
         words.append(f"{options.interleave} virtual stages per rank")
     orders = {order for one in result.rows if (order := one.outcome.setup.options.expert_order)}

@@ -107,9 +107,14 @@ class TrainingSetup:
     def keeping(self) -> Keeping:
         """How a rank keeps what it must remember."""
         layout, options = self.share.layout, self.options
+        shards = {kind: layout.size(*layout.shard_axes(expert=kind)) for kind in (False, True)}
+        states = {kind: layout.size(*self.share.state_axes(expert=kind)) for kind in (False, True)}
         return Keeping(
-            weight_shards=layout.size(*layout.shard_axes(expert=False)),
-            expert_shards=layout.size(*layout.shard_axes(expert=True)),
+            weight_shards=shards[False],
+            expert_shards=shards[True],
+            state_shards=states[False] // shards[False],
+            expert_state_shards=states[True] // shards[True],
+            shards_gradients=options.zero == 2,
             reshard_after_forward=self.share.reshards,
             keeps_whole_gradients=not self.share.reshards and options.micro_batches > 1,
             prefetch=options.prefetch,

@@ -90,6 +90,7 @@ def asked_step(
         bucket_bytes=asked.get("bucket_bytes"),
         prefetch=asked.get("prefetch", 1),
         reshard_after_forward=asked.get("reshard"),
+        zero=asked.get("zero", 0),
         sequence_parallel=asked.get("sequence_parallel", True),
         context_exchange=_word(ContextExchange, asked.get("context_exchange", "gather"), "context exchange"),
         recompute=_word(Recompute, asked.get("recompute", "none"), "recompute"),
@@ -266,6 +267,7 @@ def check_options_matter(model: TrainingModel, mesh: Mesh, options: TrainingOpti
         ),
         ("--capacity-factor", options.capacity_factor != 1, is_exchanging, "an axis ep"),
         ("--alltoall-overtakes", options.alltoall_overtakes, is_exchanging, "an axis ep"),
+        ("--zero", options.zero > 0, has_buckets, "replicas (dp, cp or ep) without fsdp"),
         (
             "--bucket",
             options.bucket_bytes is not None,

@@ -279,7 +279,7 @@ def test_bends_of_the_time_are_met(hidden: float) -> None:
         ({"tp": 2}, {"sequence_parallel": False}),
         ({"cp": 2}, {"context_exchange": "ring", "bucket_bytes": 1}),
         ({"ep": 2}, {"capacity_factor": Fraction(2), "alltoall_overtakes": True, "bucket_bytes": 1}),
-        ({"dp": 2, "fsdp": 1}, {"bucket_bytes": 1}),
+        ({"dp": 2, "fsdp": 1}, {"bucket_bytes": 1, "zero": 1}),
         ({"dp": 1}, {"recompute": "attention", "has_fused_attention": False}),
     ],
 )

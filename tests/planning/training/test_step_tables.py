@@ -131,6 +131,7 @@ def test_a_row_for_each_fabric_schedule_and_batch() -> None:
         {"bucket_bytes": 5},
         {"prefetch": 2},
         {"reshard": False},
+        {"zero": 1},
         {"recompute": "full"},
         {"gradients": "bf16"},
         {"calibrate_s": 1.0},
