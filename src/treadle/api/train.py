@@ -86,8 +86,8 @@ def train(
     layer_times : Path or str, optional
         CSV of measured seconds: layer,forward_s,backward_s.
     efficiency, memory_efficiency : float, optional
-        Shares of the peak and of the memory's bandwidth that the roofline takes; .5 and .8. A memory
-        efficiency of None: bytes cost nothing.
+        Shares of the peak (of products and attention) and of the memory's bandwidth; default the preset of
+        device and precision, and .8. A memory efficiency of None: bytes cost nothing.
     calibrate_s : float, optional
         Seconds of a measured step on the first fabric by the first schedule: finds the efficiency.
     contention : str or float, optional

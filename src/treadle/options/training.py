@@ -42,7 +42,7 @@ class Device(Options):
     """The GPU, and what messages cost in place of a cost model."""
 
     gpu: str = opt("GPU, e.g. a100, h100, mi300x, or a TOML file.", REQUIRED, metavar="GPU")
-    efficiency: float | None = opt("Share of the GPU's peak that products reach.")
+    efficiency: float | None = opt("Share of the GPU's peak; default a preset of GPU and precision.")
     alpha_s: float | None = opt("Latency of every message, instead of a cost model.")
     forward: bool = opt("Let ranks of other groups forward.", False)
 

@@ -35,7 +35,7 @@ class DeviceNumbers:
     Parameters
     ----------
     flops_per_s : float
-        Of matrix products and attention, as reached.
+        Of matrix products, as reached.
     memory_bytes_per_s : float
         As reached.
     kernel_s : float
@@ -46,6 +46,8 @@ class DeviceNumbers:
         Held per parameter: weight and gradient of 2 bytes, master and two moments of 4.
     spread_bytes : tuple of three ints
         Of these, what ZeRO-0, 1 and 2 shard over ranks that hold the same parameters.
+    attention_flops_per_s : float, optional
+        Of attention, as reached; None: as of products.
 
     Raises
     ------
@@ -59,9 +61,11 @@ class DeviceNumbers:
     optimizer_bytes: int = 30
     stored_bytes: int = 16
     spread_bytes: tuple[int, int, int] = (0, 12, 14)
+    attention_flops_per_s: float | None = None
 
     def __post_init__(self) -> None:
-        if not (self.flops_per_s > 0 and self.memory_bytes_per_s > 0):
+        attention = self.flops_per_s if self.attention_flops_per_s is None else self.attention_flops_per_s
+        if not (self.flops_per_s > 0 and self.memory_bytes_per_s > 0 and attention > 0):
             raise ScheduleError("device: expected FLOP/s and bytes/s above 0")
         if not (self.kernel_s >= 0 and self.optimizer_bytes >= 0 and self.stored_bytes >= 0):
             raise ScheduleError("device: expected seconds and bytes of 0 or more")
@@ -74,6 +78,7 @@ class DeviceNumbers:
             device.peak(times.precision) * times.efficiency,
             inf if share is None else device.memory_bytes_per_s * share,
             times.kernel_s,
+            attention_flops_per_s=times.attention_flops_per_s,
         )
 
 
@@ -137,4 +142,7 @@ def operator_seconds(
     )
     work = operations(graph, node) / plan.parts
     chunks = 1 if plan.chunk is None else plan.chunk.n_chunks
-    return max(work / numbers.flops_per_s, moved / numbers.memory_bytes_per_s) + chunks * numbers.kernel_s
+    flops_per_s = numbers.flops_per_s
+    if node.kind is OperatorKind.ATTENTION and numbers.attention_flops_per_s is not None:
+        flops_per_s = numbers.attention_flops_per_s
+    return max(work / flops_per_s, moved / numbers.memory_bytes_per_s) + chunks * numbers.kernel_s

@@ -11,7 +11,7 @@ from math import prod
 import numpy as np
 
 from treadle.arrays import BoolArray
-from treadle.parallelism.graph.compute_graph import Phase, TensorRef, pairs
+from treadle.parallelism.graph.compute_graph import OperatorKind, Phase, TensorRef, pairs
 from treadle.parallelism.plan.part_plan import Keep
 from treadle.parallelism.problem.lifetimes import Moment
 from treadle.parallelism.problem.loops import LoopChoice, Region
@@ -146,13 +146,14 @@ class Assembly:
         seconds = np.zeros(len(variable.strategies))
         for member in variable.cluster.members:
             flops = flops_of(graph, graph.nodes[member])
+            is_attention = graph.nodes[member].kind is OperatorKind.ATTENTION
             for row, strategy in enumerate(variable.strategies):
                 moved = sum(
                     local_bytes(graph, tensor, state, self.table.sizes)
                     for tensor, _, state in strategy.sides(graph, member)
                     if tensor not in fused
                 )
-                seconds[row] += seconds_of(self.times, flops / strategy.parts[member], moved)
+                seconds[row] += seconds_of(self.times, flops / strategy.parts[member], moved, is_attention)
         amounts = variable.by_state(seconds) * (1 + variable.is_kept(Keep.RECOMPUTED))
         launches = self.times.kernel_s * len(variable.cluster.members) * (1 / variable.fraction - 1)
         self.add((number,), self.names.serial(part), amounts + launches)

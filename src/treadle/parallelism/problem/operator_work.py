@@ -61,10 +61,6 @@ def local_bytes(graph: ComputeGraph, tensor: TensorRef, state: Sharding, sizes: 
     return graph.nbytes(tensor) // state.n_shards(sizes)
 
 
-def seconds_of(times: RooflineTimes, flops: float, moved_bytes: float) -> float:
+def seconds_of(times: RooflineTimes, flops: float, moved_bytes: float, is_attention: bool = False) -> float:
     """Seconds of one operator at one rank."""
-    arithmetic = flops / (times.device.peak(times.precision) * times.efficiency)
-    if times.memory_efficiency is None:
-        return arithmetic + times.kernel_s
-    memory = moved_bytes / (times.device.memory_bytes_per_s * times.memory_efficiency)
-    return max(arithmetic, memory) + times.kernel_s
+    return times.seconds(flops, moved_bytes, is_attention) + times.kernel_s

@@ -108,6 +108,7 @@ class Heads:
                 flops_per_context=self.score_flops,
                 moved_elements=2 * queries + keys,
                 moved_per_context=keys,
+                score_elements=score_traffic(self.heads, has_dropout=has_dropout),
                 attended=attended,
             ),
             product_work(f"{cross}output", queries, hidden),
@@ -203,6 +204,7 @@ class LatentHeads:
                 flops_per_cached=self.latent_score_flops,
                 moved_elements=queries + unfolded + values,
                 moved_per_context=self.cache_elements,
+                score_elements=score_traffic(self.heads, has_dropout=has_dropout),
                 attended=attended,
             ),
             product_work("output", values, hidden),
@@ -221,3 +223,14 @@ def score_matrices(heads: int, attended: Attended, *, has_dropout: bool, name: s
     whole = Attended(attended.stream, is_causal=False)  # masked entries are stored as well
     elements = heads * (2 + MASK if has_dropout else Fraction(1))
     return (Saved(f"{name}score matrices", elements, attended=whole, in_attention=True),)
+
+
+def score_traffic(heads: int, *, has_dropout: bool) -> tuple[Fraction, Fraction]:
+    """Return elements per token and context token that attention moves without a fused kernel.
+
+    Forward a product writes the scores, the softmax reads and writes, a product reads; dropout reads, writes
+    and writes its mask. Backward the gradients of these are written and read, and two products read
+    the softmax and the gradient of the scores.
+    """
+    forward, backward = (6 + MASK, 9 + MASK) if has_dropout else (Fraction(4), Fraction(7))
+    return heads * forward, heads * backward

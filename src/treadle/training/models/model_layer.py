@@ -116,6 +116,9 @@ class Work:
         Elements of keys and values read per context token of a sequence when one token is decoded.
     moved_decoding : int
         Elements read and written besides per token that is decoded: the state of a sequence.
+    score_elements : tuple of two numbers
+        Elements of score matrices that pass through the memory per token and token attended, forward and
+        backward, if no fused kernel spares them.
     weight_elements : int
         Elements of weights read whenever it runs; of all experts together, where it belongs to experts.
     split : bool
@@ -137,6 +140,7 @@ class Work:
     moved_elements: int = 0
     moved_per_context: int = 0
     moved_decoding: int = 0
+    score_elements: tuple[int | Fraction, int | Fraction] = (0, 0)
     weight_elements: int = 0
     split: bool = True
     expert: bool = False
