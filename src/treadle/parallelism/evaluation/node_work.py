@@ -44,6 +44,8 @@ class DeviceNumbers:
         Moved by its step, per parameter.
     stored_bytes : int
         Held per parameter: weight and gradient of 2 bytes, master and two moments of 4.
+    kappa : float
+        While the device computes and communicates, both take so many times as long: 1 to 2.
     spread_bytes : tuple of three ints
         Of these, what ZeRO-0, 1 and 2 shard over ranks that hold the same parameters.
     attention_flops_per_s : float, optional
@@ -60,6 +62,7 @@ class DeviceNumbers:
     kernel_s: float = 0.0
     optimizer_bytes: int = 30
     stored_bytes: int = 16
+    kappa: float = 1.0
     spread_bytes: tuple[int, int, int] = (0, 12, 14)
     attention_flops_per_s: float | None = None
 
@@ -71,7 +74,7 @@ class DeviceNumbers:
             raise ScheduleError("device: expected seconds and bytes of 0 or more")
 
     @classmethod
-    def of(cls, times: RooflineTimes) -> DeviceNumbers:
+    def of(cls, times: RooflineTimes, kappa: float = 1.0) -> DeviceNumbers:
         """Of an accelerator that reaches shares of its peak and of its memory's bandwidth."""
         device, share = times.device, times.memory_efficiency
         return cls(
@@ -79,6 +82,7 @@ class DeviceNumbers:
             inf if share is None else device.memory_bytes_per_s * share,
             times.kernel_s,
             attention_flops_per_s=times.attention_flops_per_s,
+            kappa=kappa,
         )
 
 

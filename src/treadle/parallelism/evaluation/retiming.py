@@ -61,6 +61,7 @@ class NamedLayout:
             recompute=self.recompute,
             micro_batches=pipeline.micro_batches,
             interleave=pipeline.interleave,
+            zero=0 if "fsdp" in self.axes else plan.zero,
             sequence_parallel=cuts,
         )
 

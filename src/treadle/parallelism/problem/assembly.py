@@ -51,6 +51,14 @@ class ParameterBytes:
     stages: int = 1
 
 
+def sum_share(zero: int, micro_batches: int) -> float:
+    """Return what each micro-batch has of an allreduce of gradients that are only added up.
+
+    It is done once in a step; with ZeRO-2 its first half, a reduce-scatter, for every micro-batch.
+    """
+    return (1 + micro_batches) / (2 * micro_batches) if zero == 2 else 1 / micro_batches
+
+
 PLAIN = ParameterBytes()
 """bf16 weight and gradient, fp32 master weight and Adam's two moments, none of them sharded further."""
 
@@ -292,13 +300,14 @@ class Assembly:
         seconds = times * self.between(part, tensor, source[1], target[1])
         if where is not None:
             seconds = seconds * where[None, :]
-        if is_gradient and self.parameters.zero < 2 and self.parameters.micro_batches > 1:
+        share = sum_share(self.parameters.zero, self.parameters.micro_batches)
+        if is_gradient and share < 1:
             number = {one.dims: at for _, view in (source, target) for at, one in enumerate(view.states)}
             mine, theirs = (
                 np.array([number[one.dims] for one in view.states])[view.index]
                 for _, view in (source, target)
             )
-            seconds = np.where(mine[:, None] == theirs, seconds / self.parameters.micro_batches, seconds)
+            seconds = np.where(mine[:, None] == theirs, seconds * share, seconds)
         self.add((source[0], target[0]), quantity, seconds)
 
     def between(self, part: int, tensor: TensorRef, source: View, target: View) -> FloatArray:

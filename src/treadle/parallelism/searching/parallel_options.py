@@ -10,10 +10,12 @@ from types import MappingProxyType
 
 from treadle.errors import FormatError
 from treadle.options.keywords import ParallelizeKeywords
+from treadle.parallelism.evaluation.node_work import DeviceNumbers
 from treadle.parallelism.search.minimax import Overlap
 from treadle.spelling import known_name
 from treadle.training.compute_times import MEMORY_EFFICIENCY, RooflineTimes
 from treadle.training.devices import Accelerator
+from treadle.training.prices.contention_presets import contention_of
 from treadle.training.train_options import as_accelerator, roofline_times
 
 DEFAULT_GAP = 0.01
@@ -55,6 +57,12 @@ class ParallelRequest:
     pins: Mapping[str, str]
     gap: float
     zero: int
+
+    @property
+    def numbers(self) -> DeviceNumbers:
+        """What the device does; without overlap computing and communicating at once gain nothing."""
+        kappa = 2 if self.overlap is Overlap.NONE else contention_of(None, self.device.name).kappa
+        return DeviceNumbers.of(self.times, kappa)
 
 
 def parallel_request(

@@ -105,7 +105,8 @@ class StageLayer:
     drops_weights : bool
         They are dropped after each pass; else they are gathered once in a step.
     keeps_gradients : bool
-        Gradients are added up and reduced after the last micro-batch; else after each backward pass.
+        Gradients are added up and reduced after the last micro-batch; else after each backward pass, those in
+        buckets only where there are no other reductions.
     reductions : tuple of tuples of Communication
         Of gradients; those of an inner tuple one after the other.
     buckets : tuple of pairs of (BucketKind, tuple of int)
@@ -228,7 +229,7 @@ class Stage:
             for one in reduction:
                 waits = self._communicate(f"gradients of {layer.name}", one, waits)
             self.reductions += waits or ()
-        for kind, sizes in layer.buckets:
+        for kind, sizes in layer.buckets if is_last or not layer.reductions else ():
             self._sum(kind, self.buckets[kind].add(sizes))
 
     def _sum(self, kind: BucketKind, sizes: Sequence[int]) -> None:

@@ -46,7 +46,7 @@ PRESETS = (
         "bf16",
         0.581,
         0.468,
-        "products fitted on MPT within 6%, attention as by cuDNN in steps at fp8; Triton's kernel of 2023 19%",
+        "products fitted on MPT within 6%, attention as by cuDNN at fp8; Triton's kernel of 2023 has 19%",
     ),
     EfficiencyPreset(
         "h100",
