@@ -25,7 +25,7 @@ class Sharding(Options):
     """
 
     sequence: str | None = opt(
-        "Tokens per sequence; default the model's.", metavar="N", takes="int | str | None"
+        "Tokens per sequence; default the model's, at most 4096.", metavar="N", takes="int | str | None"
     )
     memory_bytes: int | None = opt("Memory per rank, e.g. 72GB; default the GPU's.")
     overlap: str = rare(

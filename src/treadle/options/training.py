@@ -66,7 +66,7 @@ class Step(Options):
         takes="int | None",
     )
     sequence: str | None = opt(
-        "Tokens per sequence; encoder and decoder: 512,114.",
+        "Tokens per sequence (encoder,decoder); default at most 4096.",
         metavar="TOKENS",
         takes="int | str | Mapping[str, int] | None",
     )

@@ -198,12 +198,15 @@ def _tokens(
         return {"": 1}
     streams = model.streams
     if asked is None:
-        if not model.max_tokens:
+        if not (own := model.default_tokens):
             raise FormatError(
                 f"--sequence: {model.name} does not say how many tokens a sequence has; give it"
             )
-        notes.append(f"sequences of {model.max_tokens} tokens, as {model.name} was made for (--sequence)")
-        return dict.fromkeys(streams, model.max_tokens)
+        why = f", as {model.name} was made for"
+        if own < model.max_tokens:
+            why = f"; {model.name} takes up to {model.max_tokens}"
+        notes.append(f"sequences of {own} tokens{why} (--sequence)")
+        return dict.fromkeys(streams, own)
     if isinstance(asked, Mapping):
         found = {str(name): int(count) for name, count in asked.items()}
         if set(found) != set(streams):

@@ -167,6 +167,13 @@ def test_numbers_at_their_limits() -> None:
     assert train_options._capacity(0.1) == Fraction(1, 10)
 
 
+def test_long_contexts_have_shorter_sequences_by_default() -> None:
+    found = asked(replace(GPT, max_tokens=4097))
+    assert found.tokens == {"": 4096}
+    assert found.notes[0] == "sequences of 4096 tokens; gpt2 takes up to 4097 (--sequence)"
+    assert asked(replace(GPT, max_tokens=4096)).notes[0].startswith("sequences of 4096 tokens, as gpt2")
+
+
 def test_models_that_say_nothing_of_their_sequences() -> None:
     mute, mesh = replace(GPT, max_tokens=0), mesh_of(dp=2)
     with pytest.raises(

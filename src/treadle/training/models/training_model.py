@@ -11,6 +11,8 @@ from treadle.errors import TreadleError
 from treadle.training.models.model_layer import ModelLayer
 from treadle.training.models.transformer_shape import TransformerShape
 
+MOST_DEFAULT_TOKENS = 4096
+"""Of a sequence: models take up to a million, which few train with."""
 BACKWARD_PASSES = 2
 """Model FLOPs of the backward pass, in forward passes: gradients of inputs and of weights."""
 
@@ -61,6 +63,11 @@ class TrainingModel:
     def n_layers(self) -> int:
         """Entries of the table, embedding and head included."""
         return len(self.layers)
+
+    @property
+    def default_tokens(self) -> int:
+        """Tokens of a sequence where none are given: `max_tokens`, at most 4096; 0 if that is unknown."""
+        return min(self.max_tokens, MOST_DEFAULT_TOKENS)
 
     @property
     def parameters(self) -> int:
