@@ -11,6 +11,7 @@ import pytest
 from harness.snapshots import check
 from treadle.render.training import count_text, gigabytes, phase_rows, step_rows
 from treadle.schedules.mesh import Mesh
+from treadle.training.fitting_settings import Alternative
 from treadle.training.timeline.task import Category
 
 GB = 2**30
@@ -105,6 +106,9 @@ def row(schedule: str = "best", fabric: str = "here", **changes: Any) -> Any:
     return SimpleNamespace(**(values | changes))
 
 
+ALTERNATIVES = (Alternative("--zero 1", 3.5 * GB, True), Alternative("--zero 2", 3 * GB, True))
+
+
 def result(*rows: Any, **changes: Any) -> Any:
     setup = SimpleNamespace(
         device=SimpleNamespace(name="a100", memory_bytes=4 * GB),
@@ -129,6 +133,7 @@ def result(*rows: Any, **changes: Any) -> Any:
         "network_words": "",
         "calibration": None,
         "notes": ("assumed",),
+        "alternatives": changes.pop("alternatives", ALTERNATIVES),
         "exposed_categories": (Category.ALLREDUCE, Category.SEND),
         "seconds": 2.5,
     }

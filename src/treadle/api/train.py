@@ -15,7 +15,9 @@ from treadle.inputs.meshes import as_mesh
 from treadle.options.keywords import TrainKeywords
 from treadle.schedules.mesh import Mesh
 from treadle.training.compute_times import RooflineTimes
+from treadle.training.device_memory import shortfall
 from treadle.training.devices import Accelerator
+from treadle.training.fitting_settings import fitting_settings
 from treadle.training.forms.axes import ParallelLayout
 from treadle.training.model_argument import as_model
 from treadle.training.models.training_model import TrainingModel
@@ -110,6 +112,9 @@ def train(
 
     Notes
     -----
+    A step that needs more memory than the device has is simulated all the same; `TrainResult.fits` is False
+    then, and `alternatives` names settings that fit.
+
     MFU is model FLOPs (forward and backward, attention scores and head counted, nothing recomputed) over
     peak x ranks x iteration.
 
@@ -145,6 +150,8 @@ def train(
             outcome = simulate_step(setup, own)
             fabric, name = own.topology.name, own.scheduler.name
             rows.append(TrainRow(fabric, name, outcome, own.words, own.is_bound, own.priced, own.model_words))
+        first = rows[0].outcome
+        is_short = shortfall(first.memory, asked.device.memory_bytes)
         return TrainResult(
             found_model,
             meant,
@@ -161,6 +168,7 @@ def train(
                 *_quicker_baselines(rows),
             ),
             process_time() - start,
+            fitting_settings(first.setup) if is_short else (),
         )
 
 

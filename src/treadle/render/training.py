@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from treadle.render.rows import Row, Table, facts, fields_of, framed, given, row
@@ -66,6 +67,14 @@ def _time_model_rows(rows: Sequence[tuple[str, Sequence[str]]]) -> Iterator[Row]
 def step_rows(result: TrainResult) -> Rows:
     """Model, mesh, assumptions, a row for each fabric and schedule, and what the columns mean."""
     setup, options, mesh, first = result.setup, result.setup.options, result.mesh, result.rows[0]
+    missing = shortfall(first.outcome.memory, setup.device.memory_bytes)
+    if missing:
+        words = [f"does not fit: {missing}"]
+        for other in result.alternatives:
+            start = "fits with" if other.fits else "nothing tried fits; least:"
+            words.append(f"{start} {other.options} ({gigabytes(other.memory_bytes)})")
+        yield row("warning", "\n".join(words), key=True)
+    yield facts(fits=not missing, alternatives=[asdict(one) for one in result.alternatives])
     yield from _model_rows(result, result.model.source)
     axes = [
         f"{name}: {AXIS_FORMS[name].words}"
@@ -108,10 +117,8 @@ def step_rows(result: TrainResult) -> Rows:
     whole = gigabytes(setup.device.memory_bytes)
     text = f"{gigabytes(parts.total_bytes)} of {whole} at the peak: {sizes}"
     yield row("memory", text, memory_by_part=parts.by_part)
-    missing = shortfall(first.outcome.memory, setup.device.memory_bytes)
-    notes = [*([f"does not fit: {missing}"] if missing else []), *result.notes]
-    yield from (row("note", note) for note in notes)
-    yield facts(notes=notes)
+    yield from (row("note", note) for note in result.notes)
+    yield facts(notes=[*([f"does not fit: {missing}"] if missing else []), *result.notes])
     yield from _step_tables(result)
     yield row("exposed", f"{_EXPOSED}, by what it waits for")
     yield row("MFU", _MFU)

@@ -16,7 +16,7 @@ from treadle.training.device_memory import Keeping, MemoryParts, memory_parts
 from treadle.training.devices import Accelerator
 from treadle.training.forms.axes import ParallelLayout
 from treadle.training.forms.layer_forms import with_quicker_order
-from treadle.training.forms.layer_passes import layer_seconds
+from treadle.training.forms.layer_passes import LayerSeconds, layer_seconds
 from treadle.training.forms.pipeline_parallel import stage_order
 from treadle.training.forms.share import Share, share_of
 from treadle.training.forms.suitable import check_positions, check_suitable
@@ -133,6 +133,24 @@ class TrainingSetup:
         return self.sequences * self.model.step_flops(self.tokens)
 
 
+def _layer_seconds(setup: TrainingSetup) -> list[LayerSeconds]:
+    return [layer_seconds(setup.times, layer, setup.local) for layer in setup.model.layers]
+
+
+def step_memory(setup: TrainingSetup, placed: PlacedModel | None = None) -> tuple[MemoryParts, ...]:
+    """What a rank of each stage must hold; ScheduleError if the model cannot be cut into stages."""
+    placed = placed or place_model(setup.model.layers, _layer_seconds(setup), setup.share)
+    batches, interleave = setup.options.micro_batches, setup.options.interleave
+    found = []
+    for stage in range(placed.stages):
+        chunks = placed.chunks[stage :: placed.stages]
+        pieces = [[placed.layers[place] for place in chunk] for chunk in chunks]
+        visits = stage_order(stage, placed.stages, batches, interleave)
+        order = [(visit.chunk // placed.stages, visit.is_forward) for visit in visits]
+        found.append(memory_parts(pieces, order, setup.local, setup.keeping))
+    return tuple(found)
+
+
 @brief("iteration_s", "mfu")
 @dataclass(frozen=True)
 class StepOutcome:
@@ -194,17 +212,7 @@ class StepOutcome:
     @cached_property
     def memory(self) -> tuple[MemoryParts, ...]:
         """What a rank of each stage must hold, part by part."""
-        setup, stages = self.setup, self.placed.stages
-        batches, interleave = setup.options.micro_batches, setup.options.interleave
-        found = []
-        for stage in range(stages):
-            pieces = [
-                [self.placed.layers[place] for place in chunk] for chunk in self.placed.chunks[stage::stages]
-            ]
-            visits = stage_order(stage, stages, batches, interleave)
-            order = [(visit.chunk // stages, visit.is_forward) for visit in visits]
-            found.append(memory_parts(pieces, order, setup.local, setup.keeping))
-        return tuple(found)
+        return step_memory(self.setup, self.placed)
 
     @property
     def mfu(self) -> float:
@@ -244,7 +252,7 @@ def simulate_step(setup: TrainingSetup, costs: Costs) -> StepOutcome:
     """
     known = RememberedCosts(costs)
     setup = replace(setup, options=with_quicker_order(setup.share, setup.model.layers, known).options)
-    seconds = [layer_seconds(setup.times, layer, setup.local) for layer in setup.model.layers]
+    seconds = _layer_seconds(setup)
     placed = place_model(setup.model.layers, seconds, setup.share)
     layout, options = setup.share.layout, setup.options
     has_buckets = layout.size("fsdp") == 1 and any(layout.replica_axes(expert=one) for one in (False, True))

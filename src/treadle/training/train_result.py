@@ -8,6 +8,8 @@ from treadle.brief import brief
 from treadle.schedules.mesh import Mesh
 from treadle.tabular import Cell, Tabular, plain_row
 from treadle.told_by import told_by
+from treadle.training.device_memory import shortfall
+from treadle.training.fitting_settings import Alternative
 from treadle.training.models.training_model import TrainingModel
 from treadle.training.prices.calibrated_efficiency import CalibratedEfficiency
 from treadle.training.prices.contention_presets import ContentionChoice
@@ -80,6 +82,8 @@ class TrainResult(Tabular):
         What was assumed.
     seconds : float
         CPU time.
+    alternatives : tuple of Alternative
+        Where the step does not fit, the nearest settings that do, by their memory alone.
 
     Examples
     --------
@@ -98,6 +102,12 @@ class TrainResult(Tabular):
     calibration: CalibratedEfficiency | None
     notes: tuple[str, ...]
     seconds: float
+    alternatives: tuple[Alternative, ...] = ()
+
+    @property
+    def fits(self) -> bool:
+        """Whether the first row's step fits into the memory of each device."""
+        return not shortfall(self.rows[0].outcome.memory, self.setup.device.memory_bytes)
 
     def records(self) -> list[dict[str, Cell]]:
         """A row for each fabric and schedule."""
