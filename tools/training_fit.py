@@ -1,14 +1,15 @@
 """Fit efficiencies of products and attention on published training steps, and state errors on the rest.
 
-    python -m tools.training_fit --rows ../shared/data/measured          # every row by the presets
-    python -m tools.training_fit --rows ../shared/data/measured --fit    # and fit the presets again
+    python -m tools.training_fit --rows ../shared/data/measured                # every row by the presets
+    python -m tools.training_fit --rows ../shared/data/measured --fit          # fit the presets again
+    python -m tools.training_fit --rows ../shared/data/measured --docs docs    # write the table
 
 Fitted rows, fixed before any fit: all bf16 rows of MPT, and of NeMo those at even positions (the first is 0).
 Held rows: Megatron's SC21 table and the other half of NeMo; apart from these MPT at fp8 and torchtitan.
 
-Assumed of all: the fabric is a DGX system of these GPUs, collectives take what NCCL predicts for its own choice
-(``--schedule nccl``), axes communicate at once (``per-axis``), contention is the GPU's preset, memory traffic
-reaches the default share, Adam with fp32 masters, no kernel launches.
+Assumed of all: a fabric of DGX boxes, collectives as NCCL predicts for its own choice (``--schedule nccl``),
+axes that communicate at once (``per-axis``), contention by the GPU's preset, the default share of memory
+bandwidth, Adam with fp32 masters, no kernel launches.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import csv
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -37,13 +38,13 @@ from treadle.training.models.zoo import zoo_model
 from treadle.training.prices.contention_presets import contention_of
 from treadle.training.prices.efficiency_presets import preset_times
 from treadle.training.step import TrainingSetup, simulate_step
-from treadle.training.training_options import Recompute, TrainingOptions
+from treadle.training.training_options import CommunicationStreams, Recompute, TrainingOptions
 
 FILE = "training_steps.csv"
 SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "mpt": {"gradient_bytes": 4},
     "sc21": {"sequence_parallel": False, "has_fused_attention": False, "bucket_bytes": 2**40},
-    "nemo": {},
+    "nemo": {"zero": 1},
     "torchtitan": {"gradient_bytes": 4},
 }
 """Options of each set, besides those of its rows.
@@ -51,16 +52,16 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
 - mpt: FSDP reduces gradients in fp32 (mixed precision DEFAULT); eager PyTorch with a Triton flash kernel,
   whose rate is fitted for H100 apart from that of later kernels (`TRITON_ON_H100`).
 - sc21: no sequence parallelism; scores pass through the memory, dropout included; gradients are summed in one
-  piece after the backward pass; the interleaved schedule with the fewest pieces (2 or more) that divide the layers
-  of a stage; micro-batches of 1, 2, 4 or 8 sequences, whichever is fastest (the paper tunes them).
-- nemo: fused attention in bf16, sequence parallelism, gradients summed in bf16 beside the backward pass;
-  communication of tensor parallelism is not hidden.
+  piece after the backward pass; the interleaved schedule with the fewest pieces (2 or more) that divide
+  the layers of a stage; micro-batches of 1, 2, 4 or 8 sequences, whichever is fastest (the paper tunes them).
+- nemo: fused attention in bf16, sequence parallelism, distributed optimizer, gradients summed in bf16 beside
+  the backward pass; communication of tensor parallelism is not hidden.
 - torchtitan: H100 at 500 W with 2.4 TB/s, taken as an H100.
 """
 MOST_SEQUENCES = 8
 VOCABULARIES = {"mpt": 50_368, "sc21": 51_200, "nemo": 51_200}
 """Of models that are not in the zoo; MPT and GPT tie the head to the embedding."""
-TRITON_ON_H100 = 0.186
+TRITON_ON_H100 = 0.182
 """Share of the bf16 peak that MPT's Triton flash kernel reaches on H100, fitted on its rows."""
 TORCHTITAN = """\
 model,sequence,gpus,mesh,micro_batches,global_batch,precision,recompute,measured
@@ -187,7 +188,9 @@ def _micro_batch_sizes(row: StepRow) -> Iterator[int]:
 
 
 def _speed(row: StepRow, times: RooflineTimes, sequences: int) -> float:
-    axes, settings = row.axes, SETTINGS[row.cells["set"]]
+    axes, settings = row.axes, dict(SETTINGS[row.cells["set"]])
+    if axes.get("dp", 1) == 1:
+        settings.pop("zero", None)
     replicas, stages = axes.get("dp", 1) * axes.get("fsdp", 1), axes.get("pp", 1)
     interleave, gpus = row.count("interleave"), row.count("gpus")
     if row.cells["set"] == "sc21" and stages > 1:
@@ -202,7 +205,8 @@ def _speed(row: StepRow, times: RooflineTimes, sequences: int) -> float:
             micro_batches=batches,
             interleave=interleave,
             recompute=Recompute(row.cells["recompute"]),
-            **{"streams": "per-axis", **settings},
+            streams=CommunicationStreams.PER_AXIS,
+            **settings,
         )
         setup = TrainingSetup(
             model,
@@ -234,7 +238,7 @@ def _speed(row: StepRow, times: RooflineTimes, sequences: int) -> float:
 # --- fit
 
 Floats = npt.NDArray[np.float64]
-GROUPS = {"mpt a100 bf16": 3, "mpt h100 bf16": 3, "nemo h100 fp8": 2}
+GROUPS = {"mpt a100 bf16": 2, "mpt h100 bf16": 2, "nemo h100 fp8": 2}
 """Sets whose rows are fitted, each with efficiencies of its own, and Gauss-Newton steps."""
 
 
@@ -244,9 +248,10 @@ def fit(rows: Sequence[StepRow]) -> dict[str, tuple[float, float]]:
     for name, steps in GROUPS.items():
         own = [row for row in rows if row.name == name and row.use == "fitted"]
         times = row_times(own[0], {})
+        assert times.attention_efficiency is not None, "presets have it"
         start = np.log([times.efficiency, times.attention_efficiency])
-        best = _least_squares(lambda logs, own=own, name=name: _residuals(own, name, logs), start, steps)
-        found[name] = tuple(np.exp(best).tolist())
+        products, attention = np.exp(_least_squares(partial(_residuals, own, name), start, steps)).tolist()
+        found[name] = products, attention
     return found
 
 
@@ -297,7 +302,7 @@ def _ranks(values: Floats) -> Floats:
 
 def table(rows: Sequence[StepRow], ratios: Sequence[float]) -> Iterator[str]:
     """Lines of Markdown: every row, then errors by set."""
-    yield "| set | model | tokens | GPUs | mesh | precision | recompute | measured | predicted | error | use |"
+    yield "| set | model | tokens | GPUs | mesh | precision | recompute | measured | predicted | error | |"
     yield "|" + "---|" * 11
     for row, ratio in zip(rows, ratios, strict=True):
         cells = row.cells
@@ -322,14 +327,18 @@ def table(rows: Sequence[StepRow], ratios: Sequence[float]) -> Iterator[str]:
     for name in ("sc21 a100 bf16", "nemo h100 fp8"):
         pairs = [(row.model_axes, ratio) for row, ratio in zip(rows, ratios, strict=True) if row.name == name]
         correlation, slope = trend(pairs)
-        yield f"{name}: rank correlation of the error with tp x pp {correlation:+.2f}, {slope:+.1%} a doubling."
+        yield f"{name}: rank correlation of errors with tp x pp {correlation:+.2f}, {slope:+.1%} a doubling."
+
+
+MARKERS = ("<!-- steps: python -m tools.training_fit -->", "<!-- end of steps -->")
 
 
 def main() -> None:
-    """Print presets, fitted again if asked for, and the table."""
+    """Print presets fitted again, or the table, or write it into docs/results/training-figures.md."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--rows", type=Path, required=True, help=f"folder with {FILE}")
-    parser.add_argument("--fit", action="store_true", help="fit again, and print the new efficiencies")
+    parser.add_argument("--fit", action="store_true", help="fit again, and print the efficiencies")
+    parser.add_argument("--docs", type=Path, help="folder with results/training-figures.md")
     asked = parser.parse_args()
     if not (asked.rows / FILE).is_file():
         print(f"skipped: no {FILE} in {asked.rows}")
@@ -338,8 +347,15 @@ def main() -> None:
     if asked.fit:
         for name, (products, attention) in fit(rows).items():
             print(f"{name}: products {products:.3f}, attention {attention:.3f}")
-    for line in table(rows, [predicted(row) / row.measured for row in rows]):
-        print(line)
+        return
+    text = "\n".join(table(rows, [predicted(row) / row.measured for row in rows]))
+    if asked.docs is None:
+        print(text)
+        return
+    page = asked.docs / "results" / "training-figures.md"
+    before, _, rest = page.read_text(encoding="utf-8").partition(MARKERS[0])
+    after = rest.partition(MARKERS[1])[2]
+    page.write_text(f"{before}{MARKERS[0]}\n\n{text}\n\n{MARKERS[1]}{after}", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -100,7 +100,7 @@ class Heads:
         if not is_cross:
             # Rotations (or norms) of queries and keys: read and written once.
             turned = 2 * (queries + keys // 2)
-            works.append(Work("rotation", WorkKind.ELEMENTWISE, moved_elements=turned))
+            works.append(Work("rotation", WorkKind.ELEMENTWISE, moved_elements=turned, moved_backward=turned))
         works += [
             Work(
                 f"{cross}scores",

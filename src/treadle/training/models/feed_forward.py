@@ -59,7 +59,13 @@ def dense_parts(
         weights.append(Weight(f"{name}down bias", copies * hidden, split=False, expert=is_expert))
     works = (
         product_work(f"{name}up", hidden, columns, copies=copies, expert=is_expert),
-        Work(f"{name}activation", WorkKind.ELEMENTWISE, moved_elements=columns + inner, expert=is_expert),
+        Work(
+            f"{name}activation",
+            WorkKind.ELEMENTWISE,
+            moved_elements=columns + inner,
+            moved_backward=2 * columns + inner,
+            expert=is_expert,
+        ),
         product_work(f"{name}down", inner, hidden, copies=copies, expert=is_expert),
     )
     return BlockParts(tuple(weights), works, (Saved(f"{name}activation", 2 * columns, expert=is_expert),))
@@ -85,7 +91,12 @@ def expert_parts(hidden: int, shape: Experts, *, is_gated: bool) -> BlockParts:
         experts=shape.experts,
     )
     works = tuple(
-        replace(work, flops=shape.top_k * work.flops, moved_elements=shape.top_k * work.moved_elements)
+        replace(
+            work,
+            flops=shape.top_k * work.flops,
+            moved_elements=shape.top_k * work.moved_elements,
+            moved_backward=None if work.moved_backward is None else shape.top_k * work.moved_backward,
+        )
         for work in one.works
     )
     saved = tuple(

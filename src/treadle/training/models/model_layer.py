@@ -112,6 +112,8 @@ class Work:
         The same for a token that is decoded, where they differ (a latent that is not unfolded); 0: as above.
     moved_elements : int
         Elements of activations read and written per token, if nothing stays in caches.
+    moved_backward : int, optional
+        The same of the backward pass; None: twice as many.
     moved_per_context : int
         Elements of keys and values read per context token of a sequence when one token is decoded.
     moved_decoding : int
@@ -138,6 +140,7 @@ class Work:
     flops_per_context: int = 0
     flops_per_cached: int = 0
     moved_elements: int = 0
+    moved_backward: int | None = None
     moved_per_context: int = 0
     moved_decoding: int = 0
     score_elements: tuple[int | Fraction, int | Fraction] = (0, 0)

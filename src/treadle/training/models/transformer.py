@@ -62,7 +62,15 @@ def _embedding(shape: TransformerShape, name: str, stream: str, *, shares: str =
         name,
         stream,
         () if shares else tuple(weights),
-        works=(Work("embedding", WorkKind.LOOKUP, moved_elements=reads * shape.hidden, split=False),),
+        works=(
+            Work(
+                "embedding",
+                WorkKind.LOOKUP,
+                moved_elements=reads * shape.hidden,
+                moved_backward=reads * shape.hidden,
+                split=False,
+            ),
+        ),
         saved=(Saved("mask", MASK * shape.hidden, split=False),) if shape.has_dropout else (),
         boundary_elements=shape.hidden,
         # A table cut by words needs a sum forward; the head needs one backward: counted here for both.
@@ -131,7 +139,15 @@ def _bare_norm(shape: TransformerShape, name: str) -> BlockParts:
     scale = shape.hidden * (2 if shape.norm_has_bias else 1)
     return BlockParts(
         (Weight(f"{name} norm", scale, split=False),),
-        (Work(f"{name} norm", WorkKind.ELEMENTWISE, moved_elements=2 * shape.hidden, split=False),),
+        (
+            Work(
+                f"{name} norm",
+                WorkKind.ELEMENTWISE,
+                moved_elements=2 * shape.hidden,
+                moved_backward=3 * shape.hidden,
+                split=False,
+            ),
+        ),
         (Saved(f"{name} norm input", shape.hidden, split=False),),
     )
 
@@ -144,7 +160,14 @@ def _norm(shape: TransformerShape, name: str) -> BlockParts:
 
 def _residual(shape: TransformerShape, name: str) -> BlockParts:
     """Dropout and sum: both read, the sum written."""
-    work = Work(f"{name} residual", WorkKind.ELEMENTWISE, moved_elements=3 * shape.hidden, split=False)
+    # backward the gradients of the products that read the norm are added up
+    work = Work(
+        f"{name} residual",
+        WorkKind.ELEMENTWISE,
+        moved_elements=3 * shape.hidden,
+        moved_backward=(3 if name == "attention" else 2) * shape.hidden,
+        split=False,
+    )
     mask = Saved(f"{name} mask", MASK * shape.hidden, split=False)
     return BlockParts((), (work,), (mask,) if shape.has_dropout else ())
 
@@ -153,7 +176,7 @@ def _head(shape: TransformerShape, stream: str) -> ModelLayer:
     hidden, words = shape.hidden, shape.vocabulary
     parts = _norm(shape, "final")
     logits = product_work("logits", hidden, words)
-    loss = Work("loss", WorkKind.ELEMENTWISE, moved_elements=3 * words)
+    loss = Work("loss", WorkKind.ELEMENTWISE, moved_elements=2 * words, moved_backward=4 * words)
     own = () if shape.is_tied else (Weight("logits", hidden * words),)
     return ModelLayer(
         "head",
