@@ -63,7 +63,7 @@ class Searches:
     def priced(self, name: str, plan: Any, costs: object) -> PricedPlan:
         held = self.bytes_of[plan]
         self.paid.append(costs)
-        row = SECONDS[plan], 0.0, 0.0, 0.0, MappingProxyType(dict[str, float]())
+        row = SECONDS[plan], SECONDS[plan], 0.0, 0.0, 0.0, 0.0, MappingProxyType(dict[str, float]())
         return PricedPlan(name, cast(ParallelPlan, plan), *row, held, held <= LIMIT)
 
     def with_memory(self, limit: float) -> Searches:
