@@ -131,7 +131,7 @@ def test_searches_under_lower_limits_stop_at_what_is_proven() -> None:
 
 def test_a_search_that_has_enough_ends_early_with_a_plan_that_is_good_enough(tmp_path: Path) -> None:
     """Beside a fresh one, which goes on until its own gap is proven."""
-    request = parallel_request("a100", 1024, {"gap": 0.1, "memory_bytes": LEAST_BYTES})
+    request = parallel_request("a100", 1024, {"gap": 0.1, "memory_bytes": LEAST_BYTES, "zero": 0})
     (tmp_path / "tiny.json").write_text(json.dumps(CONFIG))
     model, layers = as_model_graph(tmp_path / "tiny.json", tokens=1024, sequence=None, notes=[])
     plans = PlanSearch(model, request, layers)
