@@ -1,4 +1,4 @@
-"""What an evaluation sums up, of parts, switches, stages and moments that all differ."""
+"""What an evaluation sums up, of parts, switches and moments that all differ."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from treadle.parallelism.evaluation.memory_at_moments import Held, Moment
 from treadle.parallelism.evaluation.node_work import DeviceNumbers
 from treadle.parallelism.evaluation.part_times import Movement, PartTimes
 from treadle.parallelism.evaluation.passages import PricedCollective
-from treadle.parallelism.evaluation.stage_timeline import PipelineTimes, StageTimes
 from treadle.parallelism.graph.compute_graph import Phase
 from treadle.parallelism.plan.part_plan import Boundary, TensorPlan
 from treadle.parallelism.state.sharding import Sharding, replicated
@@ -50,11 +49,7 @@ def test_sums_over_runs_and_switches() -> None:
     assert TOLD.switch_s == 48
     assert TOLD.compute_s == 3 * 7 + 5 * 8
     assert TOLD.communication_s == 3 * 0.75 + 5 * 2 + 48
-    assert TOLD.exposed_s == 100 - 61
     assert (TOLD.peak.node, TOLD.peak_bytes) == ("b", 8)
-    stages = (StageTimes(1.0, 2.0, 5.0, 3.0), StageTimes(1.0, 2.0, 1.0, 2.0))
-    staged = replace(TOLD, pipeline=PipelineTimes(100.0, stages, 4, 0.5))
-    assert staged.exposed_s == 100 - (4 * 3 + 5)
 
 
 def test_collectives_are_counted_by_runs_and_by_chunks() -> None:
@@ -96,12 +91,12 @@ def test_layers_of_two_boundaries_pay_for_their_switches(overlap: str) -> None:
     times = {(one.part, one.plan): one for one in found.parts}
     assert [times["block", plan].runs for plan in (0, 1)] == [2, 1]
     layers = [times["block", 0], times["block", 1], times["block", 0], times["head", 0]]
-    compute = sum(one.compute_s for one in layers)
-    moved = sum(one.communication_s for one in layers) + found.switch_s
+    serial = sum(one.serial_s() for one in layers) + found.switch_s
+    beside = sum(one.beside_s() for one in layers)
     expected = {
-        "layer": sum(max(one.compute_s, one.communication_s) for one in layers) + found.switch_s,
-        "none": compute + moved,
-        "model": max(compute, moved),
+        "layer": sum(max(one.serial_s(), one.beside_s()) for one in layers) + found.switch_s,
+        "none": serial + beside,
+        "model": max(serial, beside),
     }
     assert found.seconds == pytest.approx(expected[overlap])
     assert times["block", 1].communication_s > 0

@@ -1,4 +1,4 @@
-"""Work of operators and times of parts and stages, by hand, with sizes that all differ."""
+"""Work of operators, and times of parts and of pipelines, by hand, with sizes that all differ."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ import pytest
 from parallelism.plan.plain_plans import plain_plan
 from parallelism.plan.small_models import Drafted, small_model, two_matrices
 from treadle.errors import ScheduleError
-from treadle.parallelism.evaluation.evaluation import evaluate
+from treadle.parallelism.evaluation.evaluation import _seconds, evaluate
 from treadle.parallelism.evaluation.node_work import DeviceNumbers, operations, operator_seconds, unmoved
-from treadle.parallelism.evaluation.part_times import PartTimes
+from treadle.parallelism.evaluation.part_times import Movement, PartTimes, Role
 from treadle.parallelism.evaluation.passages import PricedCollective
-from treadle.parallelism.evaluation.stage_timeline import PipelineTimes, StageTimes, one_f_one_b, pipelined
 from treadle.parallelism.graph.compute_graph import ComputeGraph, OperatorKind, Phase, Source, TensorRef
 from treadle.parallelism.plan.parallel_plan import Pipeline
 from treadle.parallelism.plan.part_plan import Chunk, OperatorPlan
@@ -173,60 +172,52 @@ def test_numbers_of_a_device() -> None:
     assert seconds_of(replace(slow, memory_efficiency=None), 40.0, 1e9) == 2 + 0.5
 
 
-def part(forward: float, backward: float, moved: tuple[float, float], optimizer: float = 0.0) -> PartTimes:
-    return PartTimes("p", 0, 1, forward, backward, optimizer, *moved, ())
+GATHER = PricedCollective(CollectiveKind.ALLGATHER, ("x",), 10)
+
+
+def part(compute: float, optimizer: float = 0.0, **moved: float) -> PartTimes:
+    """Compute half forward, and collectives by role."""
+    movements = tuple(
+        Movement(GATHER, 1, seconds, "p", 0, "t", Phase.BACKWARD, "why", Role(role))
+        for role, seconds in moved.items()
+    )
+    return PartTimes("p", 0, 1, compute / 2, compute / 2, optimizer, 0.0, sum(moved.values()), movements)
 
 
 def test_times_of_a_part_add_up() -> None:
-    one = part(3.0, 5.0, (4.0, 7.0), 2.0)
-    assert (one.compute_s, one.communication_s, one.exposed_s) == (10, 11, 1)
-    assert part(3.0, 5.0, (4.0, 1.0)).exposed_s == 0
-    stages = (StageTimes(1.0, 2.0, 7.0, 3.0), StageTimes(1.0, 2.0, 1.0, 4.0))
-    assert PipelineTimes(0.0, stages, 2, 0.0).busiest_compute_s == 13
-    assert PipelineTimes(0.0, stages, 9, 0.0).busiest_compute_s == 37
-
-
-MODEL = small_model(3, T, H, F)
-PIPED = replace(plain_plan(MODEL, Mesh((2, 2), ("pp", "x"))), pipeline=Pipeline("pp", (1, 3), 4))
-
-
-class Sends(AlphaBetaCosts):
-    """Sending takes 3 s and a second for each 10 bytes."""
-
-    def send_s(self, axis: str, size_bytes: int) -> float:
-        assert axis == "pp"
-        return 3 + size_bytes / 10
+    one = part(10, 4, wait=16, saved=32, weight=64, gradient=128, sum=256)
+    assert (one.compute_s, one.communication_s) == (14, 496)
+    # the optimizer and the sums of gradients once for all micro-batches
+    assert (one.serial_s(), one.beside_s()) == (30, 480)
+    assert (one.serial_s(4), one.beside_s(4)) == (27, 288)
 
 
 @pytest.mark.parametrize(
-    ("overlap", "forward", "backward"),
+    ("overlap", "seconds"),
     [
-        # moved: 4 + 1 and 2 + 5 and switches of 6, of which half is forward: 8 + 3 + 10
-        ("none", 9 + 8, 11 + 10),
-        # 18 of moving beside 20 of compute: all hidden
-        ("model", 9.0, 11.0),
-        # by layer: 6 - 5 and 6 - 15 < 0; and the switches
-        ("layer", 9 + 7 * 8 / 18, 11 + 7 * 10 / 18),
+        # pieces of (8 + 100 + 4), (100), (100 + 2), (1): stages of 214 and 101, and of 1 / 2 each of 4 once
+        ("layer", 4 * 214 + 101 / 2),
+        ("none", 4 * (5 + 1 + 8 + 4 + 100 + 1 + 100 + 1 + 2) + (1 + 100 + 1 + 1) / 2),
+        # totals by piece: what lies beside is longer but in the last
+        ("model", 4 * 208 + 101 / 2),
     ],
 )
-def test_what_a_stage_does_not_hide_falls_where_it_is_moved(
-    overlap: str, forward: float, backward: float
+def test_a_pipeline_takes_its_slowest_stage_for_each_micro_batch_and_the_others_once(
+    overlap: str, seconds: float
 ) -> None:
+    """Two stages of two pieces; a switch counts with the piece that it leads into."""
     layers = [
-        part(100.0, 100.0, (1.0, 1.0), 50.0),
-        part(2.0, 3.0, (4.0, 2.0), 1.0),
-        part(7.0, 8.0, (1.0, 5.0), 2.0),
-        part(0.0, 0.0, (0.0, 0.0), 4.0),
+        part(5, 4, weight=8),
+        part(1, saved=100),
+        part(1, sum=400),
+        part(1, gradient=100),
+        part(1, weight=0.5, sum=2),
     ]
-    costs = Sends(1, {(kind, ("x",)): 1 for kind in CollectiveKind})
-    # the first switch lies between the stages
-    found = pipelined(PIPED, layers, [77.0, 2.0, 4.0], costs, overlap, sent_bytes=20)
-    first, second = found.stages
-    assert (second.forward_s, second.backward_s) == pytest.approx((forward, backward))
-    assert (second.after_s, second.compute_s) == (7, 20)
-    assert (first.after_s, first.compute_s) == (50, 200)
-    assert (found.send_s, found.micro_batches) == (5, 4)
-    assert found.seconds == pytest.approx(one_f_one_b(found.stages, 4, 5.0))
+    pipeline = Pipeline("pp", (2, 1, 1, 1), 4, 2)
+    assert _seconds(layers, [0.0, 4.0, 0.0, 2.0, 0.0], overlap, pipeline) == pytest.approx(seconds)
+
+
+MODEL = small_model(3, T, H, F)
 
 
 def test_what_a_plan_holds_and_does_throughout() -> None:

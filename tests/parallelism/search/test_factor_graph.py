@@ -30,7 +30,7 @@ def test_amounts_and_objectives_are_those_of_every_plan(seed: int) -> None:
 
 
 def test_a_scope_may_be_turned_and_infinity_forbids() -> None:
-    made = factor([1, 0], {NAMES.compute(0): [[1, np.inf], [2, 3], [4, 5]]})
+    made = factor([1, 0], {NAMES.serial(0): [[1, np.inf], [2, 3], [4, 5]]})
     assert made.scope == (0, 1)
     assert made.tables[0].tolist() == [[1, 2, 4], [0, 3, 5]]
     assert made.forbidden is not None

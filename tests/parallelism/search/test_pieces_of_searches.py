@@ -29,17 +29,17 @@ def two_sections() -> FactorGraph:
         (2, 3, 2),
         NAMES,
         (
-            factor([0], {NAMES.compute(0): [3, 1], NAMES.persistent: [10, 40]}),
-            factor([0, 1], {NAMES.communication(0): [[1, 2, 4], [7, 0, 5]]}),
-            factor([1], {NAMES.compute(1): [2, 6, 9], NAMES.transient(1): [8, 5, 0]}),
-            factor([2, 1], {NAMES.communication(1): np.array([[1, 3, np.inf], [4, 8, 2]])}),
+            factor([0], {NAMES.serial(0): [3, 1], NAMES.persistent: [10, 40]}),
+            factor([0, 1], {NAMES.beside(0): [[1, 2, 4], [7, 0, 5]]}),
+            factor([1], {NAMES.serial(1): [2, 6, 9], NAMES.transient(1): [8, 5, 0]}),
+            factor([2, 1], {NAMES.beside(1): np.array([[1, 3, np.inf], [4, 8, 2]])}),
         ),
         (5, 1),
     )
 
 
 def test_quantities_are_numbered_through() -> None:
-    assert [NAMES.compute(1), NAMES.communication(0), NAMES.communication(1), NAMES.persistent] == [
+    assert [NAMES.serial(1), NAMES.beside(0), NAMES.beside(1), NAMES.persistent] == [
         1,
         2,
         3,
@@ -264,9 +264,9 @@ def test_sides_of_layers() -> None:
     ("scope", "quantity", "words"),
     [
         ((1, 2), NAMES.persistent, "layers: nodes (1, 2) tie the block to the ends"),
-        ((0,), NAMES.compute(1), "layers: nodes (0,) cost time in another section than theirs"),
-        ((1,), NAMES.communication(1), "layers: nodes (1,) cost time in another section than theirs"),
-        ((2,), NAMES.compute(0), "layers: nodes (2,) cost time in another section than theirs"),
+        ((0,), NAMES.serial(1), "layers: nodes (0,) cost time in another section than theirs"),
+        ((1,), NAMES.beside(1), "layers: nodes (1,) cost time in another section than theirs"),
+        ((2,), NAMES.serial(0), "layers: nodes (2,) cost time in another section than theirs"),
     ],
 )
 def test_block_and_ends_meet_at_boundaries_alone(scope: tuple[int, ...], quantity: int, words: str) -> None:
@@ -285,7 +285,7 @@ def test_block_and_ends_meet_at_boundaries_alone(scope: tuple[int, ...], quantit
     assert str(caught.value) == words
     if len(scope) == 1:
         inside = scope != (2,)
-        own = layering(NAMES.compute(0 if inside else 1))
+        own = layering(NAMES.serial(0 if inside else 1))
         assert (len(own.layers.graph.factors), len(own.ends.graph.factors)) == (inside, not inside)
         assert layering(NAMES.transient(0)).n_layers == 3
 

@@ -47,11 +47,11 @@ def test_a_plan_of_the_coarser_mesh_costs_the_same_on_the_finer_one(
     *_, (mesh, parts) = joined_meshes(FINE)
     coarse = plans.pose(mesh, JoinedCosts(COSTS, parts))
     for name, labels in coarse.named.items():
-        before = plans.priced(name, coarse.problem.decode(labels), coarse.costs)
+        before = plans.estimated(coarse.problem.decode(labels), coarse.costs)
         lifted = refined(coarse.problem, fine.problem, parts, labels)
         assert lifted is not None, name
-        after = plans.priced(name, fine.problem.decode(lifted), fine.costs)
-        assert after.memory_bytes == before.memory_bytes, name
+        after = plans.estimated(fine.problem.decode(lifted), fine.costs)
+        assert after.peak_bytes == before.peak_bytes, name
         assert after.compute_s == pytest.approx(before.compute_s), name
         assert after.seconds <= before.seconds * (1 + 1e-9), name
     shown = coarse.problem.decode(coarse.named["FSDP"]).parts["block"][0]

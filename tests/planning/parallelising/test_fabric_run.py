@@ -65,7 +65,7 @@ class Searches:
     def priced(self, name: str, plan: Any, costs: object) -> PricedPlan:
         held = self.bytes_of[plan]
         self.paid.append(costs)
-        row = SECONDS[plan], 0.0, 0.0, 0.0, MappingProxyType(dict[str, float]())
+        row = SECONDS[plan], SECONDS[plan], 0.0, 0.0, 0.0, 0.0, MappingProxyType(dict[str, float]())
         return PricedPlan(name, cast(ParallelPlan, plan), *row, held, held <= LIMIT)
 
     def with_memory(self, limit: float) -> Searches:
@@ -147,7 +147,7 @@ def test_a_search_on_a_mesh_has_a_deadline(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_a_search_that_has_enough_ends_early_with_a_plan_that_is_good_enough(tmp_path: Path) -> None:
     """Beside a fresh one, which goes on until its own gap is proven."""
-    request = parallel_request("a100", 1024, {"gap": 0.1, "memory_bytes": LEAST_BYTES})
+    request = parallel_request("a100", 1024, {"gap": 0.1, "memory_bytes": LEAST_BYTES, "zero": 0})
     (tmp_path / "tiny.json").write_text(json.dumps(CONFIG))
     model, layers = as_model_graph(tmp_path / "tiny.json", tokens=1024, sequence=None, notes=[])
     plans = PlanSearch(model, request, layers)
