@@ -243,7 +243,8 @@ class RooflineTimes:
         factor = _PLAIN_BACKWARD
         if is_attention and self.fused_attention:
             factor = FUSED_ATTENTION_BACKWARD
-        backward_bytes = width * (2 * (moved + weights) + score_backward)
+        back = 2 * moved if work.moved_backward is None else tokens * work.moved_backward
+        backward_bytes = width * (back + 2 * weights + score_backward)
         backward_s = self.seconds(factor * flops, backward_bytes, is_attention)
         return WorkTime(forward_s + self.kernel_s, backward_s + 2 * self.kernel_s)
 

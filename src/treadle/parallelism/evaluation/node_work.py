@@ -139,11 +139,14 @@ def operator_seconds(
     """
     node = graph.nodes[number]
     tensors = [*(operand.tensor for operand in node.operands), *graph.results(number)]
-    moved = sum(
-        graph.nbytes(tensor) // state.n_shards(sizes)
+    held = [
+        0 if tensor in fused else graph.nbytes(tensor) // state.n_shards(sizes)
         for tensor, state in zip(tensors, (*plan.inputs, *plan.outputs), strict=True)
-        if tensor not in fused
-    )
+    ]
+    # of a table only the rows that are looked up, or added to, are read and written
+    n_read = len(node.operands)
+    rows = {OperatorKind.GATHER: held[n_read:], OperatorKind.SCATTER: held[:n_read]}.get(node.kind)
+    moved = sum(held) if rows is None else 2 * max(rows)
     work = operations(graph, node) / plan.parts
     chunks = 1 if plan.chunk is None else plan.chunk.n_chunks
     flops_per_s = numbers.flops_per_s

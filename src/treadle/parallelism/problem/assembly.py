@@ -153,14 +153,19 @@ class Assembly:
         fused = fused_tensors(graph)
         seconds = np.zeros(len(variable.strategies))
         for member in variable.cluster.members:
-            flops = flops_of(graph, graph.nodes[member])
-            is_attention = graph.nodes[member].kind is OperatorKind.ATTENTION
+            node, made = graph.nodes[member], graph.results(member)
+            flops, is_attention = flops_of(graph, node), node.kind is OperatorKind.ATTENTION
             for row, strategy in enumerate(variable.strategies):
-                moved = sum(
-                    local_bytes(graph, tensor, state, self.table.sizes)
+                sizes = [
+                    (tensor in made, local_bytes(graph, tensor, state, self.table.sizes))
                     for tensor, _, state in strategy.sides(graph, member)
                     if tensor not in fused
-                )
+                ]
+                moved = sum(size for _, size in sizes)
+                if node.kind in (OperatorKind.GATHER, OperatorKind.SCATTER):
+                    # of a table only the rows that are looked up, or added to, are read and written
+                    is_gather = node.kind is OperatorKind.GATHER
+                    moved = 2 * max(size for is_made, size in sizes if is_made is is_gather)
                 seconds[row] += seconds_of(self.times, flops / strategy.parts[member], moved, is_attention)
         amounts = variable.by_state(seconds) * (1 + variable.is_kept(Keep.RECOMPUTED))
         launches = self.times.kernel_s * len(variable.cluster.members) * (1 / variable.fraction - 1)

@@ -103,7 +103,16 @@ def expert_parts(hidden: int, shape: Experts, *, is_gated: bool) -> BlockParts:
         Saved(part.name, shape.top_k * part.elements, expert=True)
         for part in (*one.saved, Saved("expert input", width, expert=True))
     )
-    return router + BlockParts(one.weights, works, saved)
+    # a token's copies are laid out by expert and added up again; backward both, and gradients of the gates
+    copies = (1 + shape.top_k) * width
+    routing = Work(
+        "routing",
+        WorkKind.ELEMENTWISE,
+        moved_elements=2 * copies,
+        moved_backward=3 * (copies + shape.top_k * width),
+        split=False,
+    )
+    return router + BlockParts(one.weights, (routing, *works), saved)
 
 
 def _uncut_product(name: str, rows: int, columns: int, saved: int, *, has_bias: bool = False) -> BlockParts:
