@@ -61,6 +61,7 @@ class NamedLayout:
             recompute=self.recompute,
             micro_batches=pipeline.micro_batches,
             interleave=pipeline.interleave,
+            reshard_after_forward=True,  # plans gather weights for each pass
             sequence_parallel=cuts,
         )
 
