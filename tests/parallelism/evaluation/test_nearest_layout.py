@@ -134,6 +134,7 @@ def test_stages_are_an_axis_of_their_own() -> None:
     options = TrainingOptions(kappa=1)
     asked = found.options(staged, options)
     assert (asked.micro_batches, asked.recompute, asked.sequence_parallel) == (3, Recompute.NONE, False)
+    assert asked.reshard_after_forward is True
 
 
 @pytest.mark.parametrize(("letter", "is_sequence"), [("t", True), ("", False)])

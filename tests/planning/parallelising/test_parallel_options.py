@@ -14,7 +14,6 @@ from tests.parallelism.plan.small_models import small_model
 
 from treadle import parallelize
 from treadle.api import execute_plan as executing
-from treadle.api.parallelize import _micro_batches
 from treadle.errors import FormatError, MemoryLimitError
 from treadle.parallelism.graph.graph_argument import as_model_graph
 from treadle.parallelism.graph.model_graph import model_to_json
@@ -25,7 +24,7 @@ from treadle.parallelism.searching.parallel_options import (
     parallel_request,
     read_pins,
 )
-from treadle.parallelism.searching.pipeline_run import STAGES
+from treadle.parallelism.searching.plan_search import STAGES
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.mesh import Mesh
 from treadle.training.devices import Accelerator
@@ -224,24 +223,14 @@ def test_micro_batches_share_the_sequences() -> None:
     )
 
 
-def test_micro_batches_are_four_a_stage_unless_asked() -> None:
-    staged, notes = Mesh((3, 2), (STAGES, "tp")), list[str]()
-    assert _micro_batches(staged, 1, notes) == 1
-    assert _micro_batches(staged, 7, notes) == 7
-    assert notes == []
-    assert _micro_batches(staged, None, notes) == 12
-    assert notes == ["12 micro-batches, four a stage (--micro-batches)"]
+@pytest.mark.parametrize("mesh", [Mesh((4,), ("tp",)), Mesh((1, 4), (STAGES, "tp"))])
+def test_without_stages_there_are_no_micro_batches(mesh: Mesh) -> None:
+    for name in ("micro_batches", "interleave"):
+        words = f"^--{name.replace('_', '-')} 1: expected stages, an axis pp of the mesh$"
+        with pytest.raises(FormatError, match=words):
+            parallelize(small_model(), "complete(4)", gpu="a100", mesh=mesh, **{name: 1})  # type: ignore[arg-type]
     with pytest.raises(FormatError, match=r"^--micro-batches 0: expected at least 1$"):
-        _micro_batches(staged, 0, [])
-
-
-@pytest.mark.parametrize("mesh", [None, Mesh((4,), ("tp",)), Mesh((1, 4), (STAGES, "tp"))])
-def test_without_stages_there_are_no_micro_batches(mesh: Mesh | None) -> None:
-    notes: list[str] = []
-    assert _micro_batches(mesh, None, notes) == 0
-    assert notes == []
-    with pytest.raises(FormatError, match=r"^--micro-batches 1: it needs stages, an axis pp of the mesh$"):
-        _micro_batches(mesh, 1, [])
+        parallelize(small_model(), "complete(4)", gpu="a100", mesh=mesh, micro_batches=0)
 
 
 def test_what_parallelize_refuses_before_it_looks() -> None:

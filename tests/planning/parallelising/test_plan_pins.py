@@ -15,8 +15,8 @@ from treadle.options.keywords import ParallelizeKeywords
 from treadle.parallelism.plan.parallel_plan import ParallelPlan
 from treadle.parallelism.search.branching import SearchEffort
 from treadle.parallelism.searching.parallel_options import parallel_request
-from treadle.parallelism.searching.pipeline_run import STAGES, search_staged, staged
-from treadle.parallelism.searching.plan_search import PlanSearch
+from treadle.parallelism.searching.pipeline_run import inner_mesh, search_staged, staged
+from treadle.parallelism.searching.plan_search import STAGES, PipelineForm, PlanSearch
 from treadle.parallelism.searching.posed_mesh import PosedMesh
 from treadle.parallelism.state.sharding import Sharding
 from treadle.refusal import Refusal
@@ -115,8 +115,8 @@ def test_without_memory_there_is_a_shortage_and_no_plan(posed: PosedMesh) -> Non
     assert again.found.plan is not None
     row = enough.priced("x", posed.problem.decode(again.found.plan), COSTS)
     assert row.name == "x"
-    assert row.seconds == pytest.approx(row.compute_s + row.exposed_s)
-    assert row.seconds >= again.bound_s * (1 - 1e-9)
+    assert row.seconds == pytest.approx(row.compute_s + row.exposed_s + row.idle_s)
+    assert row.estimate_s >= again.bound_s * (1 - 1e-9)
     assert row.fits == (row.memory_bytes <= shortage.least_bytes)
 
 
@@ -139,26 +139,27 @@ def test_layers_are_cut_into_stages(free: PlanSearch, posed: PosedMesh) -> None:
     """Three blocks of two matrices and a small head: two blocks, then one with the head."""
     plans, plan = free, posed.problem.decode(posed.named["DP"])
     mesh = Mesh((2, 2, 3), (STAGES, "a", "b"))
-    found = staged(plans, plan, mesh, COSTS, 5)
+    found = staged(plans, plan, mesh, COSTS, PipelineForm(2, 5))
     assert found.pipeline is not None
     assert (found.mesh, found.pipeline.axis, found.pipeline.micro_batches) == (mesh, STAGES, 5)
     assert found.pipeline.layers == (2, 2)
     assert found.claim is None
     many = Mesh((5, 2, 3), (STAGES, "a", "b"))
-    with pytest.raises(InfeasibleError, match=r"^small: 5 stages of 4 layers; use fewer stages$"):
-        staged(plans, plan, many, COSTS, 5)
+    with pytest.raises(InfeasibleError, match=r"^small: 5 pieces \(pp x interleave\) of 4 layers; use fewer$"):
+        staged(plans, plan, many, COSTS, PipelineForm(5, 5))
     block = (*plan.parts["block"], *posed.problem.decode(posed.named["FSDP"]).parts["block"])
     mixed = replace(plan, parts={**plan.parts, "block": block}, layers={"block": (0, 1, 0)})
     with pytest.raises(
         InfeasibleError, match=r"^small: layers that differ \(--mixed\) are not cut into stages$"
     ):
-        staged(plans, mixed, mesh, COSTS, 5)
+        staged(plans, mixed, mesh, COSTS, PipelineForm(2, 5))
 
 
 def test_stages_that_do_not_fit_say_what_is_least() -> None:
-    mesh = Mesh((2, 2), (STAGES, "a"))
+    mesh, form, plans = Mesh((2, 2), (STAGES, "a")), PipelineForm(2, 5), plans_of(memory_bytes=1000)
+    look = plans.look(plans.pose(inner_mesh(mesh), COSTS, form))
     with pytest.raises(InfeasibleError) as error:
-        search_staged(plans_of(memory_bytes=1000), mesh, COSTS, 5)
+        search_staged(plans, mesh, COSTS, form, look)
     assert re.fullmatch(
         r"small, mesh pp=2,a=2, 5 micro-batches: no plan was found that fits into 9\.313e-07 GB a rank; "
         r"the least is \d\.\d+e-0\d GB",

@@ -21,7 +21,7 @@ from treadle.parallelism.searching import fabric_run
 from treadle.parallelism.searching.fabric_run import FabricRun
 from treadle.parallelism.searching.mesh_search import Look, MeshSearch
 from treadle.parallelism.searching.parallel_result import FabricSearch, ParallelizeResult
-from treadle.parallelism.searching.pipeline_run import stages_of, without_stages
+from treadle.parallelism.searching.pipeline_run import inner_mesh, stages_of
 from treadle.parallelism.searching.plan_search import PlanSearch
 from treadle.schedules.mesh import Mesh
 from treadle.topologies import parse
@@ -44,6 +44,7 @@ def test_a_row_for_each_fabric_and_plan(found: ParallelizeResult) -> None:
         "step_s",
         "compute_s",
         "exposed_s",
+        "idle_s",
         "communication_s",
         "memory_bytes",
         "fits",
@@ -85,7 +86,7 @@ def test_plans_of_two_fabrics_on_each_other(found: ParallelizeResult) -> None:
 
 
 def search_of(seconds: float, bound_s: float) -> FabricSearch:
-    best = cast(Any, SimpleNamespace(seconds=seconds))
+    best = cast(Any, SimpleNamespace(estimate_s=seconds))
     fields: list[Any] = [None] * 11
     fields[0], fields[2], fields[3], fields[4] = parse("ring(4)"), best, ("named",), bound_s
     return FabricSearch(*fields)
@@ -157,11 +158,11 @@ def test_a_plan_s_file_says_what_it_was_made_for(found: ParallelizeResult, tmp_p
 
 
 def test_meshes_of_a_stage() -> None:
-    assert without_stages(Mesh((2, 4, 3), ("a", "pp", "b"))) == Mesh((2, 3), ("a", "b"))
-    assert without_stages(Mesh((2, 3), ("a", "b"))) == Mesh((2, 3), ("a", "b"))
+    assert inner_mesh(Mesh((2, 4, 3), ("a", "pp", "b"))) == Mesh((2, 3), ("a", "b"))
+    assert inner_mesh(Mesh((2, 3), ("a", "b"))) == Mesh((2, 3), ("a", "b"))
     assert [stages_of(Mesh((2, 4), names)) for names in (("a", "pp"), ("pp", "a"), ("a", "b"))] == [4, 2, 1]
     with pytest.raises(FormatError, match=r"^mesh pp=4: stages only; expected another axis, as pp=4,0=1$"):
-        without_stages(Mesh((4,), ("pp",)))
+        inner_mesh(Mesh((4,), ("pp",)))
 
 
 def test_how_much_memory_is_missing() -> None:

@@ -2,7 +2,7 @@
 
 Each layer computes its operators in order and waits for what they wait for. Weights are gathered ahead and
 gradients reduced behind, as FSDP and DDP do; tensors that were saved are moved while the operator before
-computes. Collectives of a layer that have the same kind and axes, and for which nothing waits, are one.
+computes, those to be saved while the next one does. Collectives of a layer that have the same kind and axes, and for which nothing waits, are one.
 """
 
 from __future__ import annotations
@@ -169,6 +169,7 @@ def _actions(
     fused = unmoved(run.graph)
     found: list[LayerAction] = []
     seconds, is_again, beside = 0.0, False, list[Communication]()
+    kept: list[Communication] = []
 
     def flush() -> None:
         nonlocal seconds
@@ -189,10 +190,13 @@ def _actions(
             flush()
         is_again = again
         found += [LayerAction(exchange=_communication(one)) for one in waits if one.role is Role.WAIT]
+        # nothing waits for what is moved only to be saved
+        beside += kept
         seconds += operator_seconds(
             run.graph, number, run.operator(number), sizes=sizes, numbers=numbers, fused=fused
         )
-        beside += map(_communication, due[~number])
+        kept = list(map(_communication, due[~number]))
+    beside += kept
     flush()
     return (*found, *(LayerAction(exchange=_communication(one)) for one in due[len(run.graph.nodes)]))
 
