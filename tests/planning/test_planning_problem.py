@@ -152,7 +152,7 @@ def test_a_mesh_lays_chosen_ranks_out_and_a_root_is_a_groups() -> None:
         ({"mesh": "2,4", "axes": "0"}, r"it lays out 8 ranks, and ring\(6\) has 6"),
         ({"mesh": "2,2", "axes": "0", "ranks": "0-4"}, "it lays out 4 ranks, and .* has 5"),
         ({"mesh": "dp=2,tp=3", "axes": "pp"}, "no axis 'pp'; expected some of dp, tp"),
-        ({"mesh": "dp=2,3", "axes": "dp"}, "mesh 'dp=2,3': expected NAME=SIZE"),
+        ({"mesh": "dp=2,3", "axes": "dp"}, "mesh 'dp=2,3': no axis names for 3; name all axes"),
         ({"mesh": "2x3", "axes": "0"}, "mesh '2x3': expected NAME=SIZE"),
         ({"mesh": "0,3", "axes": "0"}, "mesh '0,3'"),
         ({"mesh": "-2,-3", "axes": "0"}, "mesh '-2,-3'"),

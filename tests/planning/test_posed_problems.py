@@ -175,8 +175,12 @@ def test_ranks_keep_the_order_in_which_they_are_named() -> None:
         (
             "allgather",
             {"mesh": "a=5,1", "axes": "a"},
-            "mesh 'a=5,1': expected NAME=SIZE,... as dp=16,tp=8, or sizes as 16,8 (the last axis is the "
-            "fastest)",
+            "mesh 'a=5,1': no axis names for 1; name all axes, as dp=16,tp=8, or none",
+        ),
+        (
+            "allgather",
+            {"mesh": "pp=8,16,8", "axes": "pp"},
+            "mesh 'pp=8,16,8': no axis names for 16, 8; name all axes, as dp=16,tp=8, or none",
         ),
     ],
 )

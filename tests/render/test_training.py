@@ -11,6 +11,7 @@ import pytest
 from harness.snapshots import check
 from treadle.render.training import count_text, gigabytes, phase_rows, step_rows
 from treadle.schedules.mesh import Mesh
+from treadle.training.fitting_settings import Alternative
 from treadle.training.timeline.task import Category
 
 GB = 2**30
@@ -68,6 +69,7 @@ def options(**changes: Any) -> Any:
         "bucket_bytes": None,
         "streams": "one",
         "expert_order": None,
+        "zero": 0,
         "kappa": Fraction(1, 4),
     }
     return SimpleNamespace(**(values | changes))
@@ -104,6 +106,9 @@ def row(schedule: str = "best", fabric: str = "here", **changes: Any) -> Any:
     return SimpleNamespace(**(values | changes))
 
 
+ALTERNATIVES = (Alternative("--zero 1", 3.5 * GB, True), Alternative("--zero 2", 3 * GB, True))
+
+
 def result(*rows: Any, **changes: Any) -> Any:
     setup = SimpleNamespace(
         device=SimpleNamespace(name="a100", memory_bytes=4 * GB),
@@ -120,7 +125,13 @@ def result(*rows: Any, **changes: Any) -> Any:
     values = {
         "setup": setup,
         "model": SimpleNamespace(
-            name="m", source="", parameters=7 * 10**9, active_parameters=7 * 10**9, n_layers=3, unit="token"
+            name="m",
+            source="",
+            parameters=7 * 10**9,
+            active_parameters=7 * 10**9,
+            embedding_parameters=0,
+            n_layers=3,
+            unit="token",
         ),
         "mesh": Mesh((2, 1, 3), ("dp", "pp", "tp")),
         "rows": rows or (row(),),
@@ -128,6 +139,7 @@ def result(*rows: Any, **changes: Any) -> Any:
         "network_words": "",
         "calibration": None,
         "notes": ("assumed",),
+        "alternatives": changes.pop("alternatives", ALTERNATIVES),
         "exposed_categories": (Category.ALLREDUCE, Category.SEND),
         "seconds": 2.5,
     }
@@ -144,7 +156,9 @@ def serving(phase: str, *rows: Any) -> Any:
         one.outcome.setup = setup
     return SimpleNamespace(
         rows=rows,
-        model=SimpleNamespace(name="m", parameters=10**9, active_parameters=10**8, n_layers=2),
+        model=SimpleNamespace(
+            name="m", parameters=10**9, active_parameters=10**8, embedding_parameters=0, n_layers=2
+        ),
         mesh=Mesh((3,), ("tp",)),
         phase=Phase(phase),
         notes=("assumed",),
@@ -173,7 +187,13 @@ def phase_row(batch: int, size: float, fabric: str = "here", models: Any = ("exa
 def test_steps() -> None:
     """Settings of all kinds, several fabrics, and schedules whose times come from different models."""
     model = SimpleNamespace(
-        name="m", source="hub", parameters=7 * 10**9, active_parameters=10**9, n_layers=3, unit="sample"
+        name="m",
+        source="hub",
+        parameters=7 * 10**9,
+        active_parameters=10**9,
+        embedding_parameters=5 * 10**8,
+        n_layers=3,
+        unit="sample",
     )
     priced = SimpleNamespace(
         kind=Category.ALLREDUCE,

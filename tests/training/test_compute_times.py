@@ -65,6 +65,39 @@ def test_plain_attention_computes_what_is_masked() -> None:
     assert plain.backward_s == pytest.approx(2 * plain.forward_s)
 
 
+def test_plain_attention_moves_its_scores() -> None:
+    """Of 3 and 5 elements per token and token attended, 4096 x 1024 of them: more than products take here."""
+    layer = ModelLayer("plain", works=(replace(SCORES, score_elements=(3, 5)),))
+    times = replace(ROOFLINE, fused_attention=False, attention_efficiency=0.1)
+    (found,) = times.work_times(layer, LOCAL)
+    assert found.forward_s == pytest.approx(4096 * 4000 * 1024 / 0.5e12)
+    (found,) = replace(times, efficiency=1.0, memory_efficiency=0.1).work_times(layer, LOCAL)
+    pairs = 4096 * 1024
+    seconds = [pairs * 3 * 2 / 1e8, pairs * 5 * 2 / 1e8]
+    assert [found.forward_s, found.backward_s] == pytest.approx(seconds)
+
+
+def test_attention_has_an_efficiency_of_its_own() -> None:
+    own = replace(ROOFLINE, attention_efficiency=0.25)
+    before, after = forward(), forward(times=own)
+    assert after == pytest.approx([before[0], before[1], 2 * before[2], before[3]])
+    assert own.with_efficiency(0.25).attention_efficiency == pytest.approx(0.125)
+    assert replace(own, efficiency=0.1).with_efficiency(0.8).attention_efficiency == 1.0
+    assert own.words == (
+        "roofline: plain bf16: products 50.0%, attention 25.0% of the peak, 0.8 of its memory's bandwidth"
+    )
+    assert replace(own, source="why").words.endswith("bandwidth\nwhy")
+    assert own.with_efficiency(0.25).source == ""
+
+
+def test_casts_to_fp8_pass_over_operands_before_a_product() -> None:
+    narrow = replace(ROOFLINE, device=replace(DEVICE, peak_flops={"fp8": 1e12}), precision="fp8")
+    norm, product, scores, _ = narrow.work_times(LAYER, LOCAL)
+    moved = (4096 * 100 + 1e6) * 2 / 0.8e9
+    assert product.forward_s == pytest.approx(4096 * 2e6 / 0.5e12 + moved)
+    assert [norm.forward_s, scores.forward_s] == [forward()[0], forward()[2]]
+
+
 def test_parts_of_a_layer() -> None:
     norm, product, scores, expert = ROOFLINE.work_times(LAYER, LOCAL)
     parts = layer_times(ROOFLINE, LAYER, LOCAL)
@@ -134,7 +167,7 @@ def test_keys_of_another_stream_are_made_of_its_tokens() -> None:
 
 @pytest.mark.parametrize("memory", [None, 0.1, 0.8])
 def test_no_time_rises_with_the_efficiency(memory: float | None) -> None:
-    times = replace(ROOFLINE, memory_efficiency=memory, kernel_s=1e-5)
+    times = replace(ROOFLINE, memory_efficiency=memory, kernel_s=1e-5, attention_efficiency=0.3)
     last: list[float] | None = None
     for efficiency in (0.01, 0.1, 0.3, 0.31, 0.7, 1.0):
         found = times.with_efficiency(efficiency).work_times(LAYER, LOCAL)

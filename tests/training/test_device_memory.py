@@ -78,6 +78,17 @@ def test_activations_are_those_of_korthikanti(tp: int, is_fused: bool) -> None:
     assert full.activations_bytes == pytest.approx(len(BLOCKS) * 2 * size / tp + again)
 
 
+@pytest.mark.parametrize(("stage", "whole", "cut"), [(0, 16, 0), (1, 4, 12), (2, 2, 14)])
+def test_states_of_replicas_are_those_of_zero(stage: int, whole: int, cut: int) -> None:
+    """Rajbhandari et al. 2020, section 5: bytes per parameter on each of eight replicas."""
+    share = Keeping(state_shards=8 if stage else 1, shards_gradients=stage == 2)
+    layer = ModelLayer("l", weights=(Weight("w", 800),))
+    parts = memory_parts([[layer, layer]], ONCE, LocalWork(1, {"": 1}), share)
+    states = parts.weights_bytes + parts.gradients_bytes + parts.optimizer_bytes
+    assert states == 1600 * (whole + cut / 8)
+    assert parts.gathered_bytes == (1600 if stage == 2 else 0), "the gradient of one layer is entire"
+
+
 def test_what_is_not_computed_again_is_kept() -> None:
     """Of gpt2: masks of the embedding, inputs of twelve blocks, and the final norm's input and output."""
     tokens, hidden = 8 * 1024, 768

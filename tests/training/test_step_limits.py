@@ -90,6 +90,8 @@ def test_kappa_is_one_to_two() -> None:
     for layers in ((), (2, 0)):
         with pytest.raises(ScheduleError, match=words):
             TrainingOptions(kappa=1, layers_per_chunk=layers)
+    with pytest.raises(ScheduleError, match=r"^zero 3; expected 0, 1 or 2 \(stage 3 is an axis fsdp\)$"):
+        TrainingOptions(kappa=1, zero=3)
     with pytest.raises(ScheduleError, match=r"^capacity factor 0; expected more than 0$"):
         TrainingOptions(kappa=1, capacity_factor=Fraction(0))
     with pytest.raises(ScheduleError, match=r"^context_exchange 'rings'; expected gather, ring$"):

@@ -120,10 +120,23 @@ def maker(source: object) -> Callable[[], tuple[Any, tuple[Any, ...]]] | None:
         if _FUNCTION not in source:
             return None
         path, _, name = source.rpartition(":")
-        return _guarded(_function(path, name), f"{path}:{name}")
-    if not callable(source):
+        place, make = source, _guarded(_function(path, name), source)
+    elif callable(source):
+        place, make = _name_of(source), _guarded(source, _name_of(source))
+    else:
         raise unexpected("source", "a function, MODULE.py:make, a name of the zoo, or a file", source)
-    return _guarded(source, _name_of(source))
+
+    def made() -> tuple[Any, tuple[Any, ...]]:
+        pair = make()
+        if not isinstance(pair, tuple) or len(pair) != 2 or not isinstance(pair[1], tuple):
+            raise FormatError(
+                f"returned {type(pair).__name__}, no example inputs; return the module and a tuple of its "
+                "inputs, e.g. return module, (torch.empty(16, 64),)",
+                source=place,
+            )
+        return pair
+
+    return made
 
 
 def _function(path: str, name: str) -> Callable[[], Any]:

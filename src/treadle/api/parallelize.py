@@ -71,7 +71,7 @@ def parallelize(
     micro_batches : int, optional
         Of a pipeline.
     efficiency, memory_efficiency : float
-        Shares of peak and memory bandwidth that a device reaches; default .5 and .8.
+        Shares of peak and memory bandwidth that a device reaches; default the device's preset and .8.
     alpha_s, forward, file_format
         See `step_costs`.
     mixed : bool
@@ -97,7 +97,7 @@ def parallelize(
     >>> pair = "ring(2, bandwidth='25GB/s')"
     >>> found = treadle.parallelize("gpt2", pair, gpu="h100", mesh="2", tokens=4096, gap=0.2)
     >>> found.searches[0].best
-    <PricedPlan treadle, 0.00943 s, 4.6GB memory>
+    <PricedPlan treadle, 0.00858 s, 4.28GB memory>
     >>> found.plan.parts["block"][0].parameters["layers.*.attention.wq.weight"]
     Sharding(dims=((), (), ()), partial=frozenset())
     """
@@ -108,7 +108,7 @@ def parallelize(
     file_format = options.get("file_format")
     topologies = [resolve_topology(as_fabric(one, "fabrics"), file_format=file_format) for one in several]
     request = parallel_request(gpu, tokens, options)
-    notes = list(request.notes)
+    notes: list[str] = []
     if options.get("mixed", False) and request.overlap is Overlap.MODEL:
         raise FormatError(
             "--mixed: overlap over the whole model hides what no layer can; use --overlap layer"

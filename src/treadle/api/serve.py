@@ -117,6 +117,7 @@ _TRAINING_ONLY = (
         "bucket_bytes",
         "prefetch",
         "reshard",
+        "zero",
         "recompute",
         "fused_attention",
         "gradients",

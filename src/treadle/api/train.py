@@ -15,7 +15,9 @@ from treadle.inputs.meshes import as_mesh
 from treadle.options.keywords import TrainKeywords
 from treadle.schedules.mesh import Mesh
 from treadle.training.compute_times import RooflineTimes
+from treadle.training.device_memory import shortfall
 from treadle.training.devices import Accelerator
+from treadle.training.fitting_settings import fitting_settings
 from treadle.training.forms.axes import ParallelLayout
 from treadle.training.model_argument import as_model
 from treadle.training.models.training_model import TrainingModel
@@ -71,6 +73,8 @@ def train(
         Layers whose weights are gathered ahead.
     reshard : bool, optional
         Weights are gathered anew for the backward pass; default: unless there is a pipeline.
+    zero : {0, 1, 2}
+        Stage of ZeRO over replicas: shard the optimizer's state, or gradients too; stage 3 is an axis fsdp.
     sequence_parallel : bool
     context_exchange : {"gather", "ring"}
     recompute : {"none", "attention", "full"}
@@ -82,8 +86,8 @@ def train(
     layer_times : Path or str, optional
         CSV of measured seconds: layer,forward_s,backward_s.
     efficiency, memory_efficiency : float, optional
-        Shares of the peak and of the memory's bandwidth that the roofline takes; .5 and .8. A memory
-        efficiency of None: bytes cost nothing.
+        Shares of the peak (of products and attention) and of the memory's bandwidth; default the preset of
+        device and precision, and .8. A memory efficiency of None: bytes cost nothing.
     calibrate_s : float, optional
         Seconds of a measured step on the first fabric by the first schedule: finds the efficiency.
     contention : str or float, optional
@@ -108,6 +112,9 @@ def train(
 
     Notes
     -----
+    A step that needs more memory than the device has is simulated all the same; `TrainResult.fits` is False
+    then, and `alternatives` names settings that fit.
+
     MFU is model FLOPs (forward and backward, attention scores and head counted, nothing recomputed) over
     peak x ranks x iteration.
 
@@ -116,7 +123,7 @@ def train(
     >>> import treadle
     >>> found = treadle.train("llama-3-8b", "dgx_h100:1", mesh="fsdp=8", gpu="h100", schedules="bound")
     >>> f"{found.rows[0].outcome.mfu:.2f}"
-    '0.45'
+    '0.48'
     """
     start = process_time()
     with under(Context(progress)):
@@ -143,6 +150,8 @@ def train(
             outcome = simulate_step(setup, own)
             fabric, name = own.topology.name, own.scheduler.name
             rows.append(TrainRow(fabric, name, outcome, own.words, own.is_bound, own.priced, own.model_words))
+        first = rows[0].outcome
+        is_short = shortfall(first.memory, asked.device.memory_bytes)
         return TrainResult(
             found_model,
             meant,
@@ -159,6 +168,7 @@ def train(
                 *_quicker_baselines(rows),
             ),
             process_time() - start,
+            fitting_settings(first.setup) if is_short else (),
         )
 
 

@@ -43,6 +43,12 @@ def as_mesh(mesh: Mesh | str) -> Mesh:
     named = any(equals for _, equals, _ in pairs)
     sizes = [(size if named else name).strip() for name, _, size in pairs]
     if not all(map(_SIZE.fullmatch, sizes)):
+        bare = [name.strip() for name, equals, _ in pairs if not equals]
+        if named and all(map(_SIZE.fullmatch, bare)):
+            raise FormatError(
+                f"mesh {mesh[:60]!r}: no axis names for {', '.join(bare)[:60]}; name all axes, as "
+                "dp=16,tp=8, or none"
+            )
         raise FormatError(
             f"mesh {mesh[:60]!r}: expected NAME=SIZE,... as dp=16,tp=8, or sizes as 16,8 (the last axis is "
             f"the fastest)"

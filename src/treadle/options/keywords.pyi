@@ -185,6 +185,7 @@ class TrainKeywords(TypedDict, total=False):
     bucket_bytes: int | None
     prefetch: int
     reshard: bool | None
+    zero: int
     sequence_parallel: bool
     context_exchange: str
     recompute: str

@@ -25,17 +25,17 @@ class Sharding(Options):
     """
 
     sequence: str | None = opt(
-        "Tokens per sequence; default the model's.", metavar="N", takes="int | str | None"
+        "Tokens per sequence; default the model's, at most 4096.", metavar="N", takes="int | str | None"
     )
     memory_bytes: int | None = opt("Memory per rank, e.g. 72GB; default the GPU's.")
     overlap: str = rare(
         "Communication hides behind computing: none, layer or model.", "layer", words="none layer model"
     )
     pins: list[str] = rare(
-        "Fix a parameter, e.g. wq=0|1: mesh axes per dimension; repeatable.",
+        "Fix a tensor, e.g. wq=h:0: letter h cut by mesh axis 0; repeatable.",
         (),
         flag="--pin",
-        metavar="NAME=AXES",
+        metavar="TENSOR=STATE",
         takes="Mapping[str, str]",
     )
     schedule: str = opt("Price collectives by treadle, ring or bound.", "treadle", words="schedules")

@@ -42,7 +42,7 @@ class Device(Options):
     """The GPU, and what messages cost in place of a cost model."""
 
     gpu: str = opt("GPU, e.g. a100, h100, mi300x, or a TOML file.", REQUIRED, metavar="GPU")
-    efficiency: float | None = opt("Share of the GPU's peak that products reach.")
+    efficiency: float | None = opt("Share of the GPU's peak; default a preset of GPU and precision.")
     alpha_s: float | None = opt("Latency of every message, instead of a cost model.")
     forward: bool = opt("Let ranks of other groups forward.", False)
 
@@ -56,7 +56,7 @@ class Step(Options):
     >>> options: treadle.planning.TrainKeywords = {"sequence": 1024, "precision": "bf16"}
     >>> found = treadle.train("gpt2", "dgx_h100:1", mesh="dp=8", gpu="h100", schedules="bound", **options)
     >>> found.rows[0].outcome
-    <StepOutcome 0.00424 s iteration, mfu 0.1947>
+    <StepOutcome 0.00434 s iteration, mfu 0.1903>
     """
 
     batch: Any = opt(
@@ -66,7 +66,7 @@ class Step(Options):
         takes="int | None",
     )
     sequence: str | None = opt(
-        "Tokens per sequence; encoder and decoder: 512,114.",
+        "Tokens per sequence (encoder,decoder); default at most 4096.",
         metavar="TOKENS",
         takes="int | str | Mapping[str, int] | None",
     )
@@ -75,6 +75,7 @@ class Step(Options):
     bucket_bytes: int | None = opt("Gradient bucket, e.g. 25MB; default the best.", parse=_bucket)
     prefetch: int = rare("Layers whose weights are gathered ahead.", 1)
     reshard: bool | None = rare("Gather weights again in the backward pass; default without pipeline.")
+    zero: int = opt("Shard over replicas: 1 optimizer states, 2 gradients too.", 0, metavar="0|1|2")
     sequence_parallel: bool = rare("Over tp: gather and scatter tokens, not sum all.", True)
     context_exchange: str = rare(
         "Over cp: gather keys and values, or pass them in a ring.", "gather", words="gather ring"

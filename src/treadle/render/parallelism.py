@@ -91,8 +91,12 @@ def _search_rows(search: FabricSearch) -> Rows:
         found = format_seconds(trial.seconds) if trial.seconds < inf else "nothing fits"
         how = "searched" if trial.is_searched else "with presets"
         order = ", tiles" if trial.mesh.rank_order is not None else ""
-        bound = format_seconds(trial.bound_s)
-        yield row("mesh", f"{trial.mesh.text}{order}: {found} {how}, lower bound {bound}")
+        if trial.micro_batches > 1:
+            order += f", {trial.micro_batches} micro-batches"
+        if trial.interleave > 1:
+            order += f", interleave {trial.interleave}"
+        bound = f", lower bound {format_seconds(trial.bound_s)}" if trial.bound_s < inf else ""
+        yield row("mesh", f"{trial.mesh.text}{order}: {found} {how}{bound}")
     has_stages = best.plan.pipeline is not None
     shown = [best, *list(_distinct(search.named))[:_MOST_PRESETS]]
     axes = sorted({axes for one in search.rows for axes in one.by_axes}, key=lambda text: (len(text), text))
@@ -150,7 +154,8 @@ def _plan_text(one: PricedPlan) -> str:
         words.append(f"{counted(chunked, 'operator')} in chunks")
     if (pipeline := one.plan.pipeline) is not None:
         layers = ",".join(map(str, pipeline.layers))
-        words.append(f"stages of {layers} layers, {pipeline.micro_batches} micro-batches")
+        pieces = "stages" if pipeline.interleave == 1 else f"{pipeline.stages} stages, pieces"
+        words.append(f"{pieces} of {layers} layers, {pipeline.micro_batches} micro-batches")
     return ", ".join(words)
 
 
@@ -195,6 +200,7 @@ def _search_values(search: FabricSearch) -> dict[str, object]:
                 "step_s": trial.seconds if trial.seconds < inf else None,
                 "bound_s": trial.bound_s if trial.bound_s < inf else None,
                 "searched": trial.is_searched,
+                **fields_of(trial, "micro_batches", "interleave"),
             }
             for trial in search.meshes
         ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from treadle.render.rows import Row, Table, facts, fields_of, framed, given, row
@@ -38,6 +39,8 @@ def _model_rows(result: TrainResult | ServeResult, source: str = "") -> Iterator
     """Model and mesh."""
     model, active = result.model, result.model.active_parameters
     some = "" if active == model.parameters else f", {count_text(active)} active"
+    if some and (without := active - model.embedding_parameters) < active:
+        some += f" ({count_text(without)} without the embedding)"
     own = f" ({source})" if source else ""
     yield row(
         "model",
@@ -66,6 +69,14 @@ def _time_model_rows(rows: Sequence[tuple[str, Sequence[str]]]) -> Iterator[Row]
 def step_rows(result: TrainResult) -> Rows:
     """Model, mesh, assumptions, a row for each fabric and schedule, and what the columns mean."""
     setup, options, mesh, first = result.setup, result.setup.options, result.mesh, result.rows[0]
+    missing = shortfall(first.outcome.memory, setup.device.memory_bytes)
+    if missing:
+        words = [f"does not fit: {missing}"]
+        for other in result.alternatives:
+            start = "fits with" if other.fits else "nothing tried fits; least:"
+            words.append(f"{start} {other.options} ({gigabytes(other.memory_bytes)})")
+        yield row("warning", "\n".join(words), key=True)
+    yield facts(fits=not missing, alternatives=[asdict(one) for one in result.alternatives])
     yield from _model_rows(result, result.model.source)
     axes = [
         f"{name}: {AXIS_FORMS[name].words}"
@@ -108,10 +119,8 @@ def step_rows(result: TrainResult) -> Rows:
     whole = gigabytes(setup.device.memory_bytes)
     text = f"{gigabytes(parts.total_bytes)} of {whole} at the peak: {sizes}"
     yield row("memory", text, memory_by_part=parts.by_part)
-    missing = shortfall(first.outcome.memory, setup.device.memory_bytes)
-    notes = [*([f"does not fit: {missing}"] if missing else []), *result.notes]
-    yield from (row("note", note) for note in notes)
-    yield facts(notes=notes)
+    yield from (row("note", note) for note in result.notes)
+    yield facts(notes=[*([f"does not fit: {missing}"] if missing else []), *result.notes])
     yield from _step_tables(result)
     yield row("exposed", f"{_EXPOSED}, by what it waits for")
     yield row("MFU", _MFU)
@@ -135,6 +144,8 @@ def _step_text(result: TrainResult) -> str:
         words = [f"{setup.sequences} sequences of {' + '.join(tokens)}"]
     if options.micro_batches > 1:
         words.append(f"{options.micro_batches} micro-batches")
+    if options.zero:
+        words.append(f"ZeRO-{options.zero}")
     if options.interleave > 1:
         words.append(f"{options.interleave} virtual stages per rank")
     orders = {order for one in result.rows if (order := one.outcome.setup.options.expert_order)}

@@ -1,8 +1,9 @@
 """Seconds that a device computes: by a roofline with an efficiency, or as measured layer by layer.
 
 Roofline: an operation takes the longer of its FLOPs at `efficiency` times the peak and of its bytes at
-`memory_efficiency` times the bandwidth (Williams, Waterman, Patterson 2009). One efficiency serves all matrix
-products; it is what a measured step calibrates, and no time rises with it, so that bisection finds it.
+`memory_efficiency` times the bandwidth (Williams, Waterman, Patterson 2009). Products and attention have an
+efficiency each, from a preset or from the user. Calibration scales both by one factor; no time rises with it,
+so that bisection finds it.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ ADAM_BYTES_PER_FP32_PARAMETER = 28
 """The same where the weight is its own master: no copy is written."""
 FUSED_ATTENTION_BACKWARD = 2.5
 """Backward FLOPs of a flash kernel, in forwards: five products for two, one of them recomputed (Dao 2023)."""
+MEMORY_EFFICIENCY = 0.8
+"""Share of the memory's bandwidth, where none is given."""
 _PLAIN_BACKWARD = 2.0
 _MOST_ROWS = 100_000
 _MOST_TEXT = 10_000_000
@@ -135,7 +138,7 @@ class RooflineTimes:
     precision : str
         Of matrix products and attention, one that the device has.
     efficiency : float
-        Share of the peak that matrix products and attention reach, above 0 and at most 1.
+        Share of the peak that matrix products reach, above 0 and at most 1.
     memory_efficiency : float or None
         Share of the memory's bandwidth that all else reaches; None: bytes cost nothing, and the efficiency
         stands for all of the step.
@@ -143,9 +146,13 @@ class RooflineTimes:
         Seconds that each operation takes more, forward, and twice that backward: launching its kernels.
     fused_attention : bool
         A flash kernel: masked scores are skipped, and the backward pass computes the scores again. Else
-        masked scores are computed too, and nothing again.
+        masked scores are computed too, by products, and score matrices pass through the memory.
     block_weight_bytes : int, optional
         Of a weight of blocks (layers that leave keys and values), as it is read; None: as of all elements.
+    attention_efficiency : float, optional
+        Share of the same peak that a flash kernel reaches; None: as products.
+    source : str
+        Where the efficiencies come from, for reports; "" if they are given.
 
     Raises
     ------
@@ -156,14 +163,17 @@ class RooflineTimes:
     device: Accelerator
     precision: str
     efficiency: float
-    memory_efficiency: float | None = 0.8
+    memory_efficiency: float | None = MEMORY_EFFICIENCY
     kernel_s: float = 0.0
     fused_attention: bool = True
     block_weight_bytes: int | None = None
+    attention_efficiency: float | None = None
+    source: str = ""
 
     def __post_init__(self) -> None:
         self.device.peak(self.precision)
-        for name, share in (("efficiency", self.efficiency), ("memory efficiency", self.memory_efficiency)):
+        for name in ("efficiency", "memory_efficiency", "attention_efficiency"):
+            share, name = getattr(self, name), name.replace("_", " ")
             if share is not None and not 0 < share <= 1:
                 raise TreadleError(f"{name} {share}: expected a share of the peak, above 0 and at most 1")
         if not 0 <= self.kernel_s < 1:
@@ -174,13 +184,28 @@ class RooflineTimes:
     @property
     def words(self) -> str:
         """What is assumed, in words."""
-        share = self.memory_efficiency
+        share, attention = self.memory_efficiency, self.attention_efficiency
         rest = "" if share is None else f", {share:.3g} of its memory's bandwidth"
-        return f"roofline: {self.efficiency:.3g} of {self.device.name}'s {self.precision} peak{rest}"
+        if attention is None:
+            return f"roofline: {self.efficiency:.3g} of {self.device.name}'s {self.precision} peak{rest}"
+        source = f"\n{self.source}" if self.source else ""
+        return (
+            f"roofline: {self.device.name} {self.precision}: products {self.efficiency:.1%}, attention "
+            f"{attention:.1%} of the peak{rest}{source}"
+        )
 
     def with_efficiency(self, efficiency: float) -> RooflineTimes:
-        """The same with another share of the peak: what calibration varies."""
-        return replace(self, efficiency=efficiency)
+        """The same with another share of the peak, attention in proportion: what calibration varies."""
+        attention = self.attention_efficiency
+        if attention is not None:
+            attention = min(1.0, attention * efficiency / self.efficiency)
+        return replace(self, efficiency=efficiency, attention_efficiency=attention, source="")
+
+    @property
+    def attention_flops_per_s(self) -> float:
+        """FLOP/s that attention reaches: of a flash kernel, or of plain products."""
+        share = self.attention_efficiency if self.fused_attention else None
+        return self.device.peak(self.precision) * (self.efficiency if share is None else share)
 
     def work_times(self, layer: ModelLayer, local: LocalWork) -> tuple[WorkTime, ...]:
         """Seconds of each of the layer's works, in their order."""
@@ -197,7 +222,8 @@ class RooflineTimes:
             weights *= min(1.0, visits / layer.experts) / local.ep
         if self.block_weight_bytes is not None and layer.cache_elements:
             weights *= self.block_weight_bytes / width
-        moved = tokens * work.moved_elements
+        moved = tokens * (work.moved_elements + local.is_decoding * work.moved_decoding)
+        score_forward = score_backward = 0.0
         flops = tokens * work.flops
         if work.attended is not None:
             seen = local.tokens[layer.attended_stream(work)]
@@ -209,19 +235,30 @@ class RooflineTimes:
             flops += tokens * per_context * context
             copies = shards / min(shards, layer.kv_pieces)  # ranks beyond the pieces read what others read
             moved += tokens * work.moved_per_context * cached * copies
-        forward_s = self._seconds(flops, width * (moved + weights))
+            if not (self.fused_attention or local.is_decoding):
+                score_forward, score_backward = (tokens * context * float(one) for one in work.score_elements)
+        is_attention = work.kind is WorkKind.ATTENTION
+        forward_s = self.seconds(flops, width * (moved + weights + score_forward), is_attention)
         # Backward: gradients of inputs and weights are as much work each; the weights' are written as well.
         factor = _PLAIN_BACKWARD
-        if work.kind is WorkKind.ATTENTION and self.fused_attention:
+        if is_attention and self.fused_attention:
             factor = FUSED_ATTENTION_BACKWARD
-        backward_s = self._seconds(factor * flops, width * 2 * (moved + weights))
+        back = 2 * moved if work.moved_backward is None else tokens * work.moved_backward
+        backward_bytes = width * (back + 2 * weights + score_backward)
+        backward_s = self.seconds(factor * flops, backward_bytes, is_attention)
         return WorkTime(forward_s + self.kernel_s, backward_s + 2 * self.kernel_s)
 
-    def _seconds(self, flops: float, moved_bytes: float) -> float:
-        arithmetic = flops / (self.device.peak(self.precision) * self.efficiency)
+    def seconds(self, flops: float, moved_bytes: float, is_attention: bool = False) -> float:
+        """Seconds of one operation without its launch."""
+        products = self.device.peak(self.precision) * self.efficiency
+        arithmetic = flops / (self.attention_flops_per_s if is_attention else products)
         if self.memory_efficiency is None:
             return arithmetic
-        return max(arithmetic, moved_bytes / (self.device.memory_bytes_per_s * self.memory_efficiency))
+        memory = moved_bytes / (self.device.memory_bytes_per_s * self.memory_efficiency)
+        # Casts to fp8 pass over the operands of a product before it runs: 2 bytes read, 1 written, and 1 more
+        # transposed, which is about what the product itself moves.
+        has_casts = self.precision == "fp8" and not is_attention
+        return arithmetic + memory if has_casts else max(arithmetic, memory)
 
     def optimizer_s(self, parameters: float) -> float:
         """Seconds of a step of Adam over so many parameters: bound by the memory."""

@@ -34,6 +34,10 @@ class Keeping:
     weight_shards, expert_shards : int
         Ranks among which weights, gradients and optimizer states are cut besides tensor parallelism (and
         expert parallelism, for the experts'): the ranks of FSDP; 1: none.
+    state_shards, expert_state_shards : int
+        The same for the optimizer's state only, by ZeRO.
+    shards_gradients : bool
+        Gradients are cut as the optimizer's state is, by ZeRO; that of one layer at a time is entire.
     reshard_after_forward : bool
         Of sharded weights, whole layers are dropped after use and gathered again for the backward pass.
     keeps_whole_gradients : bool
@@ -58,6 +62,9 @@ class Keeping:
 
     weight_shards: int = 1
     expert_shards: int = 1
+    state_shards: int = 1
+    expert_state_shards: int = 1
+    shards_gradients: bool = False
     reshard_after_forward: bool = True
     keeps_whole_gradients: bool = False
     prefetch: int = 1
@@ -158,13 +165,14 @@ def memory_parts(
     """
     layers = [layer for piece in pieces for layer in piece]
     weights = sum(_kept(layer, local, keeping) for layer in layers)
+    states = sum(_kept(layer, local, keeping, of_state=True) for layer in layers)
     is_training = keeping.is_training
     # without a backward pass: what one layer makes, which the next one uses up
     flowing = max((_kept_of_layer(layer, local, keeping) for layer in layers), default=0.0)
     return MemoryParts(
         sum(_kept(layer, local, keeping) * _weight_bytes(layer, keeping) for layer in layers),
-        weights * keeping.gradient_bytes * is_training,
-        weights * keeping.optimizer_bytes * is_training,
+        (states if keeping.shards_gradients else weights) * keeping.gradient_bytes * is_training,
+        states * keeping.optimizer_bytes * is_training,
         _gathered(pieces, local, keeping),
         _activations(pieces, order, local, keeping) if is_training else flowing,
         _logits(layers, read or local, keeping),
@@ -182,8 +190,12 @@ def _shards(weight: Weight, keeping: Keeping) -> int:
     return keeping.expert_shards if weight.expert else keeping.weight_shards
 
 
-def _kept(layer: ModelLayer, local: LocalWork, keeping: Keeping) -> float:
-    return sum(_whole(weight, local) / _shards(weight, keeping) for weight in layer.weights)
+def _kept(layer: ModelLayer, local: LocalWork, keeping: Keeping, *, of_state: bool = False) -> float:
+    found = 0.0
+    for weight in layer.weights:
+        state = (keeping.expert_state_shards if weight.expert else keeping.state_shards) if of_state else 1
+        found += _whole(weight, local) / _shards(weight, keeping) / state
+    return found
 
 
 def _weight_bytes(layer: ModelLayer, keeping: Keeping) -> int:
@@ -196,6 +208,12 @@ def _gathered(pieces: Sequence[Sequence[ModelLayer]], local: LocalWork, keeping:
 
     def sharded(layer: ModelLayer) -> float:
         return sum(_whole(weight, local) for weight in layer.weights if _shards(weight, keeping) > 1)
+
+    if keeping.shards_gradients:
+        entire = (
+            sum(_whole(weight, local) for weight in layer.weights) for piece in pieces for layer in piece
+        )
+        return max(entire, default=0.0) * keeping.gradient_bytes
 
     per_piece = [[sharded(layer) for layer in piece] for piece in pieces]
     everything = sum(one for piece in per_piece for one in piece)

@@ -16,7 +16,7 @@ from treadle.training.device_memory import Keeping, MemoryParts, memory_parts
 from treadle.training.devices import Accelerator
 from treadle.training.forms.axes import ParallelLayout
 from treadle.training.forms.layer_forms import with_quicker_order
-from treadle.training.forms.layer_passes import layer_seconds
+from treadle.training.forms.layer_passes import LayerSeconds, layer_seconds
 from treadle.training.forms.pipeline_parallel import stage_order
 from treadle.training.forms.share import Share, share_of
 from treadle.training.forms.suitable import check_positions, check_suitable
@@ -107,9 +107,14 @@ class TrainingSetup:
     def keeping(self) -> Keeping:
         """How a rank keeps what it must remember."""
         layout, options = self.share.layout, self.options
+        shards = {kind: layout.size(*layout.shard_axes(expert=kind)) for kind in (False, True)}
+        states = {kind: layout.size(*self.share.state_axes(expert=kind)) for kind in (False, True)}
         return Keeping(
-            weight_shards=layout.size(*layout.shard_axes(expert=False)),
-            expert_shards=layout.size(*layout.shard_axes(expert=True)),
+            weight_shards=shards[False],
+            expert_shards=shards[True],
+            state_shards=states[False] // shards[False],
+            expert_state_shards=states[True] // shards[True],
+            shards_gradients=options.zero == 2,
             reshard_after_forward=self.share.reshards,
             keeps_whole_gradients=not self.share.reshards and options.micro_batches > 1,
             prefetch=options.prefetch,
@@ -126,6 +131,24 @@ class TrainingSetup:
     def flops(self) -> Fraction:
         """Model FLOPs of a step, forward and backward, without what is recomputed."""
         return self.sequences * self.model.step_flops(self.tokens)
+
+
+def _layer_seconds(setup: TrainingSetup) -> list[LayerSeconds]:
+    return [layer_seconds(setup.times, layer, setup.local) for layer in setup.model.layers]
+
+
+def step_memory(setup: TrainingSetup, placed: PlacedModel | None = None) -> tuple[MemoryParts, ...]:
+    """What a rank of each stage must hold; ScheduleError if the model cannot be cut into stages."""
+    placed = placed or place_model(setup.model.layers, _layer_seconds(setup), setup.share)
+    batches, interleave = setup.options.micro_batches, setup.options.interleave
+    found = []
+    for stage in range(placed.stages):
+        chunks = placed.chunks[stage :: placed.stages]
+        pieces = [[placed.layers[place] for place in chunk] for chunk in chunks]
+        visits = stage_order(stage, placed.stages, batches, interleave)
+        order = [(visit.chunk // placed.stages, visit.is_forward) for visit in visits]
+        found.append(memory_parts(pieces, order, setup.local, setup.keeping))
+    return tuple(found)
 
 
 @brief("iteration_s", "mfu")
@@ -189,17 +212,7 @@ class StepOutcome:
     @cached_property
     def memory(self) -> tuple[MemoryParts, ...]:
         """What a rank of each stage must hold, part by part."""
-        setup, stages = self.setup, self.placed.stages
-        batches, interleave = setup.options.micro_batches, setup.options.interleave
-        found = []
-        for stage in range(stages):
-            pieces = [
-                [self.placed.layers[place] for place in chunk] for chunk in self.placed.chunks[stage::stages]
-            ]
-            visits = stage_order(stage, stages, batches, interleave)
-            order = [(visit.chunk // stages, visit.is_forward) for visit in visits]
-            found.append(memory_parts(pieces, order, setup.local, setup.keeping))
-        return tuple(found)
+        return step_memory(self.setup, self.placed)
 
     @property
     def mfu(self) -> float:
@@ -239,7 +252,7 @@ def simulate_step(setup: TrainingSetup, costs: Costs) -> StepOutcome:
     """
     known = RememberedCosts(costs)
     setup = replace(setup, options=with_quicker_order(setup.share, setup.model.layers, known).options)
-    seconds = [layer_seconds(setup.times, layer, setup.local) for layer in setup.model.layers]
+    seconds = _layer_seconds(setup)
     placed = place_model(setup.model.layers, seconds, setup.share)
     layout, options = setup.share.layout, setup.options
     has_buckets = layout.size("fsdp") == 1 and any(layout.replica_axes(expert=one) for one in (False, True))

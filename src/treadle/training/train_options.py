@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from fractions import Fraction
 from math import isfinite
@@ -15,13 +15,19 @@ from treadle.input_files import naming_file, read_input_text
 from treadle.options.keywords import TrainKeywords
 from treadle.schedules.mesh import Mesh
 from treadle.spelling import counted, known_name, spelt_alike
-from treadle.training.compute_times import MeasuredTimes, RooflineTimes, read_layer_times
+from treadle.training.compute_times import (
+    MEMORY_EFFICIENCY,
+    MeasuredTimes,
+    RooflineTimes,
+    read_layer_times,
+)
 from treadle.training.device_memory import ADAM_MOMENT_BYTES, ADAM_STATE_BYTES
 from treadle.training.devices import ACCELERATORS, ELEMENT_BYTES, Accelerator, accelerator, read_accelerator
 from treadle.training.forms.axes import ParallelLayout
 from treadle.training.models.model_layer import WorkKind
 from treadle.training.models.training_model import TrainingModel
 from treadle.training.prices.contention_presets import ContentionChoice, contention_of
+from treadle.training.prices.efficiency_presets import preset_times
 from treadle.training.prices.measured_network import NetworkEfficiency, as_network_efficiency
 from treadle.training.training_options import (
     CommunicationStreams,
@@ -30,8 +36,6 @@ from treadle.training.training_options import (
     TrainingOptions,
 )
 
-DEFAULT_EFFICIENCY = 0.5
-"""Of the peak, where nobody says: told in every report that takes it."""
 _MASTER_BYTES = 4
 """Of a weight in fp32, to which the optimizer adds: a copy where weights are kept in less."""
 _MOST_FILE = 10**7
@@ -86,6 +90,7 @@ def asked_step(
         bucket_bytes=asked.get("bucket_bytes"),
         prefetch=asked.get("prefetch", 1),
         reshard_after_forward=asked.get("reshard"),
+        zero=asked.get("zero", 0),
         sequence_parallel=asked.get("sequence_parallel", True),
         context_exchange=_word(ContextExchange, asked.get("context_exchange", "gather"), "context exchange"),
         recompute=_word(Recompute, asked.get("recompute", "none"), "recompute"),
@@ -103,7 +108,7 @@ def asked_step(
     return AskedStep(
         device,
         precision,
-        _times(model, device, precision, asked, notes),
+        _times(model, device, precision, asked),
         _batch(model, mesh, asked.get("batch"), options, notes),
         tokens,
         options,
@@ -151,7 +156,7 @@ def _word(kind: type[_Word], asked: str, what: str) -> _Word:
 
 
 def _times(
-    model: TrainingModel, device: Accelerator, precision: str, asked: TrainKeywords, notes: list[str]
+    model: TrainingModel, device: Accelerator, precision: str, asked: TrainKeywords
 ) -> RooflineTimes | MeasuredTimes:
     path, efficiency = asked.get("layer_times"), asked.get("efficiency")
     if path is not None:
@@ -167,17 +172,19 @@ def _times(
         return times
     if efficiency is not None and asked.get("calibrate_s") is not None:
         raise FormatError("--efficiency is what --calibrate finds; leave one of them out")
-    if efficiency is None and asked.get("calibrate_s") is None:
-        notes.append(
-            f"efficiency {DEFAULT_EFFICIENCY:g} of the peak is assumed; give --efficiency, --layer-times, or "
-            f"--calibrate with the time of a measured step"
-        )
-    return RooflineTimes(
-        device,
-        precision,
-        DEFAULT_EFFICIENCY if efficiency is None else efficiency,
-        memory_efficiency=asked.get("memory_efficiency", 0.8),
+    return replace(
+        roofline_times(device, precision, efficiency),
+        memory_efficiency=asked.get("memory_efficiency", MEMORY_EFFICIENCY),
         fused_attention=asked.get("fused_attention", True),
+    )
+
+
+def roofline_times(device: Accelerator, precision: str, efficiency: float | None) -> RooflineTimes:
+    """Return times by an efficiency of products and attention together, or by the device's preset."""
+    return (
+        preset_times(device, precision)
+        if efficiency is None
+        else RooflineTimes(device, precision, efficiency)
     )
 
 
@@ -191,12 +198,15 @@ def _tokens(
         return {"": 1}
     streams = model.streams
     if asked is None:
-        if not model.max_tokens:
+        if not (own := model.default_tokens):
             raise FormatError(
                 f"--sequence: {model.name} does not say how many tokens a sequence has; give it"
             )
-        notes.append(f"sequences of {model.max_tokens} tokens, as {model.name} was made for (--sequence)")
-        return dict.fromkeys(streams, model.max_tokens)
+        why = f", as {model.name} was made for"
+        if own < model.max_tokens:
+            why = f"; {model.name} takes up to {model.max_tokens}"
+        notes.append(f"sequences of {own} tokens{why} (--sequence)")
+        return dict.fromkeys(streams, own)
     if isinstance(asked, Mapping):
         found = {str(name): int(count) for name, count in asked.items()}
         if set(found) != set(streams):
@@ -260,6 +270,7 @@ def check_options_matter(model: TrainingModel, mesh: Mesh, options: TrainingOpti
         ),
         ("--capacity-factor", options.capacity_factor != 1, is_exchanging, "an axis ep"),
         ("--alltoall-overtakes", options.alltoall_overtakes, is_exchanging, "an axis ep"),
+        ("--zero", options.zero > 0, has_buckets, "replicas (dp, cp or ep) without fsdp"),
         (
             "--bucket",
             options.bucket_bytes is not None,

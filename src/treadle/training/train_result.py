@@ -8,6 +8,8 @@ from treadle.brief import brief
 from treadle.schedules.mesh import Mesh
 from treadle.tabular import Cell, Tabular, plain_row
 from treadle.told_by import told_by
+from treadle.training.device_memory import shortfall
+from treadle.training.fitting_settings import Alternative
 from treadle.training.models.training_model import TrainingModel
 from treadle.training.prices.calibrated_efficiency import CalibratedEfficiency
 from treadle.training.prices.contention_presets import ContentionChoice
@@ -42,7 +44,7 @@ class TrainRow:
     >>> import treadle
     >>> found = treadle.train("gpt2", "dgx_h100:1", mesh="dp=8", gpu="h100", schedules="bound")
     >>> found.rows[0].schedule, found.rows[0].is_bound, found.rows[0].outcome
-    ('bound', True, <StepOutcome 0.00424 s iteration, mfu 0.1947>)
+    ('bound', True, <StepOutcome 0.00434 s iteration, mfu 0.1903>)
     """
 
     fabric: str
@@ -80,13 +82,15 @@ class TrainResult(Tabular):
         What was assumed.
     seconds : float
         CPU time.
+    alternatives : tuple of Alternative
+        Where the step does not fit, the nearest settings that do, by their memory alone.
 
     Examples
     --------
     >>> import treadle
     >>> found = treadle.train("gpt2", "dgx_h100:1", mesh="dp=8", gpu="h100", schedules=["ring", "bound"])
     >>> [(row.schedule, f"{float(row.outcome.iteration_s) * 1e3:.2f} ms") for row in found.rows]
-    [('ring', '4.26 ms'), ('bound', '4.24 ms')]
+    [('ring', '4.37 ms'), ('bound', '4.34 ms')]
     """
 
     model: TrainingModel
@@ -98,6 +102,12 @@ class TrainResult(Tabular):
     calibration: CalibratedEfficiency | None
     notes: tuple[str, ...]
     seconds: float
+    alternatives: tuple[Alternative, ...] = ()
+
+    @property
+    def fits(self) -> bool:
+        """Whether the first row's step fits into the memory of each device."""
+        return not shortfall(self.rows[0].outcome.memory, self.setup.device.memory_bytes)
 
     def records(self) -> list[dict[str, Cell]]:
         """A row for each fabric and schedule."""

@@ -75,6 +75,9 @@ class TrainingOptions:
         Layers whose weights are gathered before it is their turn.
     reshard_after_forward : bool, optional
         Weights are gathered anew for the backward pass; None: unless there is a pipeline.
+    zero : int
+        Stage of ZeRO over replicas: 0 (none), 1 (the optimizer's state is sharded: each rank updates a part
+        of the weights, which are gathered for the next step) or 2 (gradients too, after each micro-batch).
     sequence_parallel : bool
         Tensor parallelism gathers and scatters tokens instead of summing all of them on each rank.
     context_exchange : ContextExchange
@@ -114,6 +117,7 @@ class TrainingOptions:
     first_bucket_bytes: int | None = None
     prefetch: int = 1
     reshard_after_forward: bool | None = None
+    zero: int = 0
     sequence_parallel: bool = True
     context_exchange: ContextExchange = ContextExchange.GATHER
     is_causal_balanced: bool = True
@@ -142,6 +146,8 @@ class TrainingOptions:
             if value not in list(words):
                 raise ScheduleError(f"{name} {value!r}; expected {', '.join(words)}")
             object.__setattr__(self, name, words(value))
+        if self.zero not in (0, 1, 2):
+            raise ScheduleError(f"zero {self.zero}; expected 0, 1 or 2 (stage 3 is an axis fsdp)")
         if not self.capacity_factor > 0:
             raise ScheduleError(f"capacity factor {self.capacity_factor}; expected more than 0")
         if self.layers_per_chunk is not None and min(self.layers_per_chunk, default=0) < 1:

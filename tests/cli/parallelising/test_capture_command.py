@@ -46,7 +46,7 @@ def test_a_model_of_the_zoo_is_told_by_its_parts(capsys: pytest.CaptureFixture[s
     assert main(["capture", "gemma-2-2b", "--tokens", "128K"]) == 0
     out = capsys.readouterr().out
     assert "model        gemma-2-2b: 2.61B parameters" in out
-    assert "step         131072 tokens: b = 16 samples of s = 8192" in out
+    assert "step         131072 tokens: b = 32 samples of s = 4096" in out
     assert "shared       embedding tok_embeddings.weight is head output.weight" in out
     (row,) = [line.split() for line in out.splitlines() if line.startswith("windowed block")]
     assert row[2] == "13"

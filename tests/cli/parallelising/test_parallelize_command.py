@@ -15,6 +15,7 @@ import pytest
 from harness.json_schema_judge import faults
 from treadle.cli.main import main
 from treadle.cli.settings.json_schema import json_schema
+from treadle.options.parallelising import Sharding
 from treadle.parallelism.plan.plan_json import read_plan
 from treadle.units import parse_time_ns
 
@@ -75,6 +76,13 @@ def test_the_report_says_what_is_assumed_and_proved(capsys: pytest.CaptureFixtur
     rows = [line.split("  ")[0] for line in out.splitlines() if line]
     assert rows[rows.index("plan") + 1] == "treadle"
     assert {"DP", "FSDP", "TP"} <= set(rows)
+
+
+def test_the_pin_of_the_help_is_kept(capsys: pytest.CaptureFixture[str]) -> None:
+    (example,) = re.findall(r"e\.g\. (\S+): ", Sharding.rows["pins"].help)
+    found(capsys, "--pin", example, "-o", "plan.json")
+    plan = read_plan("plan.json")
+    assert str(plan.parts["block"][0].parameters["layers.*.attention.wq.weight"]).endswith("| 0")
 
 
 @pytest.fixture(scope="module")

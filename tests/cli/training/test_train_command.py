@@ -21,8 +21,8 @@ def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.chdir(tmp_path)
 
 
-def found(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
-    assert main(["train", "gpt2", *ASKED, "--json", *arguments]) == 0
+def found(capsys: pytest.CaptureFixture[str], *arguments: str, status: int = 0) -> Any:
+    assert main(["train", "gpt2", *ASKED, "--json", *arguments]) == status
     return json.loads(capsys.readouterr().out)
 
 
@@ -121,9 +121,10 @@ def test_links_of_one_byte_are_noted(capsys: pytest.CaptureFixture[str]) -> None
 
 
 def test_what_does_not_fit_is_said(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["train", "llama-3-70b", *ASKED]) == 0
+    assert main(["train", "llama-3-70b", *ASKED]) == 3
     out = capsys.readouterr().out
-    assert "note         does not fit: a device needs" in out
+    assert out.startswith("warning      does not fit: a device needs")
+    assert "\n             nothing tried fits; least: --recompute full --mesh tp=4 (" in out
     assert "memory       " in out
     value = found(capsys)
     assert value["steps_simulated"][0]["memory_bytes"] == pytest.approx(sum(value["memory_by_part"].values()))
@@ -160,10 +161,18 @@ def test_the_fabric_of_the_settings(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_json_notes_what_does_not_fit(capsys: pytest.CaptureFixture[str]) -> None:
     asked = ["--batch", "40000", "--no-simulate"]
-    (note,) = [one for one in found(capsys, *asked)["notes"] if one.startswith("does not fit: ")]
-    assert main(["train", "gpt2", *ASKED, *asked]) == 0
-    assert f"note         {note[:60]}" in capsys.readouterr().out
-    assert not any("does not fit" in one for one in found(capsys, "--no-simulate")["notes"])
+    value = found(capsys, *asked, status=3)
+    (note,) = [one for one in value["notes"] if one.startswith("does not fit: ")]
+    assert not value["fits"]
+    assert all(one["fits"] for one in value["alternatives"])
+    assert main(["train", "gpt2", *ASKED, *asked]) == 3
+    assert f"warning      {note[:60]}" in capsys.readouterr().out
+    for one in value["alternatives"]:
+        smaller = found(capsys, *asked, *one["options"].split())
+        assert sum(smaller["memory_by_part"].values()) == pytest.approx(one["memory_bytes"])
+    value = found(capsys, "--no-simulate")
+    assert (value["fits"], value["alternatives"]) == (True, [])
+    assert not any("does not fit" in one for one in value["notes"])
 
 
 def test_times_say_whose_they_are_where_schedules_differ(capsys: pytest.CaptureFixture[str]) -> None:

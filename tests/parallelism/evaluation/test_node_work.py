@@ -130,6 +130,22 @@ def test_seconds_of_an_operator() -> None:
     assert local_bytes(graph, TensorRef(number), plan.outputs[0], sizes) == 2 * T * F // 8
 
 
+def test_attention_takes_its_own_rate() -> None:
+    graph = attention()
+    number = next(at for at, node in enumerate(graph.nodes) if node.kind is OperatorKind.ATTENTION)
+    node = graph.nodes[number]
+    whole = [replicated(len(operand.roles)) for operand in node.operands]
+    made = [replicated(len(roles)) for roles in node.all_roles[len(whole) :]]
+    plan = OperatorPlan(node.name, tuple(whole), tuple(made))
+
+    def seconds(own: float | None) -> float:
+        numbers = DeviceNumbers(4.0, inf, attention_flops_per_s=own)
+        return operator_seconds(graph, number, plan, sizes={}, numbers=numbers, fused=frozenset())
+
+    assert seconds(None) == operations(graph, node) / 4
+    assert seconds(2.0) == operations(graph, node) / 2
+
+
 def test_numbers_of_a_device() -> None:
     assert DeviceNumbers(1.0, 2.0) == DeviceNumbers(1.0, 2.0, 0.0, 30, 16)
     assert DeviceNumbers(1.0, 2.0, 0.0, 0, 0).stored_bytes == 0
@@ -146,7 +162,11 @@ def test_numbers_of_a_device() -> None:
     found = DeviceNumbers.of(replace(times, memory_efficiency=0.5, kernel_s=0.5))
     assert (found.flops_per_s, found.memory_bytes_per_s, found.kernel_s) == (20, 25, 0.5)
     assert DeviceNumbers.of(replace(times, memory_efficiency=None)).memory_bytes_per_s == inf
+    attending = replace(times, attention_efficiency=0.125)
+    assert DeviceNumbers.of(attending).attention_flops_per_s == 10
+    assert DeviceNumbers.of(times).attention_flops_per_s == 20
     # as the search prices them
+    assert [seconds_of(attending, 40.0, 0.0, one) for one in (False, True)] == [2, 4]
     slow = replace(times, memory_efficiency=0.5, kernel_s=0.5)
     assert [seconds_of(slow, *work) for work in ((40.0, 25.0), (10.0, 100.0))] == [2 + 0.5, 4 + 0.5]
     assert seconds_of(replace(slow, memory_efficiency=None), 40.0, 1e9) == 2 + 0.5

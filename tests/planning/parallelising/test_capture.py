@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -87,9 +88,9 @@ def needs_torch() -> None:
 
 def test_models_of_the_zoo_need_no_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
-    found = capture("llama-3-8b", tokens="128K", sequence=8192)
+    found = capture("llama-3-8b", tokens="128K", sequence=4096)
     assert (found.tokens, found.layers, found.parameters) == (131072, 34, 8_030_261_248)
-    assert capture("llama-3-8b", tokens=2**17).digest == found.digest, "8192 is what it was made for"
+    assert capture("llama-3-8b", tokens=2**17).digest == found.digest, "at most 4096 by default"
 
 
 def test_without_torch_a_module_says_what_is_missing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,6 +119,28 @@ def test_without_torch_a_module_says_what_is_missing(folder: Path, monkeypatch: 
 def test_what_names_no_model_is_refused(source: object, options: dict[str, int | str], words: str) -> None:
     with pytest.raises(TreadleError, match=words):
         capture(source, **options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("returned", "found"),
+    [
+        ("nn.Linear(64, 64)", "Linear"),
+        ("(nn.Linear(64, 64), torch.empty(8, 64))", "tuple"),
+        ("(nn.Linear(64, 64),)", "tuple"),
+    ],
+)
+def test_a_function_without_example_inputs_is_named(tmp_path: Path, returned: str, found: str) -> None:
+    needs_torch()
+    file = tmp_path / "own.py"
+    file.write_text(f"import torch\nfrom torch import nn\ndef mod():\n    return {returned}\n")
+    words = (
+        f"{file}:mod: returned {found}, no example inputs; return the module and a tuple of its inputs, e.g."
+    )
+    with pytest.raises(FormatError, match=f"^{re.escape(words)}") as caught:
+        capture(f"{file}:mod")
+    assert "\n" not in str(caught.value)
+    file.write_text(file.read_text().replace(returned, "nn.Linear(64, 64), (torch.empty(16, 64),)"))
+    assert capture(f"{file}:mod").parameters == 64 * 65
 
 
 def test_an_operator_without_a_rule_is_added_in_one_line(folder: Path) -> None:

@@ -10,11 +10,13 @@ from typing import Any, cast
 
 import pytest
 
+from treadle.context import context
 from treadle.errors import InfeasibleError
 from treadle.inputs.problem import resolve_topology
 from treadle.parallelism.graph.graph_argument import as_model_graph
 from treadle.parallelism.plan.parallel_plan import ParallelPlan
 from treadle.parallelism.search.branching import SearchEffort
+from treadle.parallelism.searching import fabric_run
 from treadle.parallelism.searching.fabric_run import FabricRun
 from treadle.parallelism.searching.mesh_search import Look
 from treadle.parallelism.searching.parallel_options import parallel_request
@@ -127,6 +129,20 @@ def test_searches_under_lower_limits_stop_at_what_is_proven() -> None:
     enough: list[float] = []
     fitting({(1,): 108.0, (2,): 130.0, (3,): 80.0}, {}, enough)
     assert enough == [pytest.approx(0.5 / 0.8)] * 2
+
+
+def test_a_search_on_a_mesh_has_a_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    left: list[float | None] = []
+
+    def stop(*_: object, **__: object) -> None:
+        left.append(context().seconds_left)
+        raise InfeasibleError("stop")
+
+    monkeypatch.setattr(fabric_run, "search_meshes", stop)
+    for options, most_s in (({}, 120), ({"time_limit_s": 5.0}, 5)):
+        with pytest.raises(InfeasibleError, match="stop"):
+            FabricRun(ring(4), cast(Any, Searches({})), cast(Any, options)).run(MESH)
+        assert left[-1] == pytest.approx(most_s, abs=2)
 
 
 def test_a_search_that_has_enough_ends_early_with_a_plan_that_is_good_enough(tmp_path: Path) -> None:

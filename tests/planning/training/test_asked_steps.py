@@ -30,6 +30,7 @@ from treadle.training.prices import calibrated_efficiency as calibration
 from treadle.training.prices.calibrated_efficiency import calibrated_efficiency
 from treadle.training.prices.collective_prices import CollectivePrice, QuickestPrice, TimeModel
 from treadle.training.prices.contention_presets import PRESETS, contention_of
+from treadle.training.prices.efficiency_presets import preset_times
 from treadle.training.prices.measured_network import NetworkEfficiency, as_network_efficiency
 from treadle.training.prices.message_costs import message_costs
 from treadle.training.step_inputs import costs_of_rows, slow_links
@@ -47,7 +48,7 @@ def asked(model: TrainingModel = GPT, mesh: Mesh = ALL, gpu: str = "a100", **opt
 def test_what_nobody_asked_for() -> None:
     found = asked(efficiency=None)
     options = found.options
-    assert (options.kappa, options.micro_batches, options.interleave, options.prefetch) == (2, 1, 1, 1)
+    assert (options.kappa, options.micro_batches, options.interleave, options.prefetch) == (1.5, 1, 1, 1)
     assert (options.bucket_bytes, options.reshard_after_forward) == (None, None)
     assert (options.sequence_parallel, options.alltoall_overtakes) == (True, False)
     assert options.context_exchange is ContextExchange.GATHER
@@ -55,12 +56,11 @@ def test_what_nobody_asked_for() -> None:
     assert options.streams is CommunicationStreams.PER_AXIS
     assert (options.element_bytes, options.gradient_bytes, options.capacity_factor) == (2, 2, 1)
     assert isinstance(found.times, RooflineTimes)
-    assert (found.times.efficiency, found.times.memory_efficiency, found.precision) == (0.5, 0.8, "bf16")
+    assert found.times == preset_times(found.device, "bf16")
+    assert (found.times.memory_efficiency, found.precision) == (0.8, "bf16")
     assert (found.sequences, found.tokens) == (3, {"": 1024})
     assert found.notes == (
         "sequences of 1024 tokens, as gpt2 was made for (--sequence)",
-        "efficiency 0.5 of the peak is assumed; give --efficiency, --layer-times, or --calibrate with the "
-        "time of a measured step",
         "batch of 3 sequences: one for each replica and micro-batch (--batch)",
     )
 
@@ -167,6 +167,13 @@ def test_numbers_at_their_limits() -> None:
     assert train_options._capacity(0.1) == Fraction(1, 10)
 
 
+def test_long_contexts_have_shorter_sequences_by_default() -> None:
+    found = asked(replace(GPT, max_tokens=4097))
+    assert found.tokens == {"": 4096}
+    assert found.notes[0] == "sequences of 4096 tokens; gpt2 takes up to 4097 (--sequence)"
+    assert asked(replace(GPT, max_tokens=4096)).notes[0].startswith("sequences of 4096 tokens, as gpt2")
+
+
 def test_models_that_say_nothing_of_their_sequences() -> None:
     mute, mesh = replace(GPT, max_tokens=0), mesh_of(dp=2)
     with pytest.raises(
@@ -205,10 +212,10 @@ def test_the_precision_is_the_first_of_three_that_there_is() -> None:
 @pytest.mark.parametrize(
     ("device", "kappa", "words"),
     [
-        ("h100", 1.0, "torchtitan-h100 (torchtitan's"),
-        ("h200", 1.0, "torchtitan-h100, the nearest one measured for h200 (torchtitan's"),
-        ("a100", 2.0, "msccl-a100 (dissertation, figure 4.13"),
-        ("v100", 2.0, "msccl-a100, the nearest one measured for v100 (dissertation"),
+        ("h100", 1.5, "llm-foundry-h100 (fitted on MPT's"),
+        ("h200", 1.5, "llm-foundry-h100, the nearest one measured for h200 (fitted"),
+        ("a100", 1.5, "llm-foundry-a100 (fitted on MPT's"),
+        ("v100", 1.5, "llm-foundry-a100, the nearest one measured for v100 (fitted"),
         ("mi250", 1.0, "free: nothing was measured for mi250; --contention serial is the other end"),
     ],
 )
@@ -279,7 +286,7 @@ def test_bends_of_the_time_are_met(hidden: float) -> None:
         ({"tp": 2}, {"sequence_parallel": False}),
         ({"cp": 2}, {"context_exchange": "ring", "bucket_bytes": 1}),
         ({"ep": 2}, {"capacity_factor": Fraction(2), "alltoall_overtakes": True, "bucket_bytes": 1}),
-        ({"dp": 2, "fsdp": 1}, {"bucket_bytes": 1}),
+        ({"dp": 2, "fsdp": 1}, {"bucket_bytes": 1, "zero": 1}),
         ({"dp": 1}, {"recompute": "attention", "has_fused_attention": False}),
     ],
 )

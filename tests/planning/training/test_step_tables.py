@@ -131,6 +131,7 @@ def test_a_row_for_each_fabric_schedule_and_batch() -> None:
         {"bucket_bytes": 5},
         {"prefetch": 2},
         {"reshard": False},
+        {"zero": 1},
         {"recompute": "full"},
         {"gradients": "bf16"},
         {"calibrate_s": 1.0},
@@ -163,7 +164,6 @@ def test_what_is_served_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
     ]
     assert [(row.schedule, row.sequences) for row in found.rows] == [one[1:3] for one in asked]
     assert found.phase is ServingPhase.DECODE
-    assert "efficiency 0.5 of the peak is assumed" in " ".join(found.notes)
     with pytest.raises(FormatError, match=r"^batches: expected at least one, each at least 1$"):
         serve("gpt2", "ring(4)", mesh="tp=4", gpu="a100", phase="decode", batches=(1, 0))
 

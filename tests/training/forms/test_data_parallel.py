@@ -66,3 +66,25 @@ def test_the_update_waits_for_all_gradients() -> None:
     assert step.times("optimizer", "optimizer") == [(8, 8 + 16)]
     assert not small_step(plain_layers(2), MESH, COSTS, has_optimizer=False).of("optimizer")
     assert small_step(plain_layers(2), mesh_of(dp=1), COSTS).timeline.total_s == 6
+
+
+def test_zero_shards_the_update_of_weights_over_replicas() -> None:
+    """Weights are gathered before the first pass, gradients scattered, and a quarter of 16 updated."""
+    for stage, reductions in ((1, 1), (2, 3)):
+        step = small_step(plain_layers(2), MESH, COSTS, micro_batches=3, zero=stage, optimizer_s=1)
+        assert not step.of("allreduce")
+        assert [task.size_bytes for task in step.of("allgather")] == [8, 8]
+        assert [task.size_bytes for task in step.of("reduce-scatter")] == [8, 8] * reductions
+        assert [task.seconds for task in step.of("optimizer")] == [4]
+        assert step.times("weights of l0", "allgather")[0][0] == 0
+    plain = small_step(plain_layers(2), MESH, COSTS, optimizer_s=1)
+    assert [task.seconds for task in plain.of("optimizer")] == [16]
+
+
+def test_zero_shards_weights_of_experts_over_their_own_replicas() -> None:
+    mesh = mesh_of(dp=2, ep=4)
+    layers = plain_layers(1, experts=4, weights=(Weight("w", 8), Weight("experts", 64, expert=True)))
+    step = small_step(layers, mesh, free_costs(mesh), zero=1, optimizer_s=1)
+    for category in ("allgather", "reduce-scatter"):
+        assert [(task.stream, task.size_bytes) for task in step.of(category)] == [("dp,ep", 8), ("dp", 16)]
+    assert [task.seconds for task in step.of("optimizer")] == [1 + 8]

@@ -41,10 +41,10 @@ def test_decoders_by_default() -> None:
         "llama", **SMALL, num_key_value_heads=3, head_dim=5, attention_bias=True, tie_word_embeddings=True
     )
     assert own.attention == Heads(6, 3, 5, has_bias=True, output_bias=True)
-    assert (own.is_tied, own.has_bias, own.max_tokens, own.window) == (True, False, 0, 0)
+    assert (own.is_tied, own.has_bias, own.max_tokens, own.windows) == (True, False, 0, ())
     assert shape("llama", **SMALL, mlp_bias=True).has_bias
     assert shape("mistral", **SMALL, sliding_window=7, max_position_embeddings=9) == TransformerShape(
-        "mistral", 24, 40, 50, 3, Heads(6, 6, 4), window=7, max_tokens=9
+        "mistral", 24, 40, 50, 3, Heads(6, 6, 4), windows=(7,), max_tokens=9
     )
     assert shape("qwen2", **SMALL) == TransformerShape("qwen2", 24, 40, 50, 3, Heads(6, 6, 4, has_bias=True))
     assert shape("qwen3", **SMALL) == TransformerShape("qwen3", 24, 40, 50, 3, Heads(6, 6, 4, has_norms=True))
@@ -53,14 +53,14 @@ def test_decoders_by_default() -> None:
     assert shape("gemma", **SMALL) == TransformerShape("gemma", 24, 40, 50, 3, Heads(6, 6, 4), is_tied=True)
     assert not shape("gemma", **SMALL, tie_word_embeddings=False).is_tied
     assert shape("gemma2", **SMALL) == TransformerShape(
-        "gemma2", 24, 40, 50, 3, Heads(6, 6, 4), is_tied=True, norms_per_block=4, window=4096, window_every=2
+        "gemma2", 24, 40, 50, 3, Heads(6, 6, 4), is_tied=True, norms_per_block=4, windows=(4096, 0)
     )
-    assert shape("gemma2", **SMALL, sliding_window=5).window == 5
+    assert shape("gemma2", **SMALL, sliding_window=5).windows == (5, 0)
 
 
 def test_experts_by_default() -> None:
     mixed = shape("mixtral", **SMALL, num_local_experts=8, num_experts_per_tok=2, sliding_window=3)
-    assert (mixed.experts, mixed.window, mixed.expert_every) == (Experts(8, 2, 40), 3, 1)
+    assert (mixed.experts, mixed.windows, mixed.expert_every) == (Experts(8, 2, 40), (3,), 1)
     own = {"num_experts": 8, "num_experts_per_tok": 8, "moe_intermediate_size": 5}
     third = shape("qwen3_moe", **SMALL, **own, decoder_sparse_step=2)
     assert (third.experts, third.expert_every) == (Experts(8, 8, 5), 2)
@@ -202,7 +202,7 @@ def test_what_is_not_understood(kind: str, change: dict[str, Any], message: str)
 
 
 def test_kinds_of_blocks() -> None:
-    plain = TransformerShape("x", 1, 1, 1, 9, Heads(1, 1, 1), window=5, window_every=3, first_dense=2)
+    plain = TransformerShape("x", 1, 1, 1, 9, Heads(1, 1, 1), windows=(5, 0, 0), first_dense=2)
     assert [plain.block_kind(n).window for n in range(7)] == [5, 0, 0, 5, 0, 0, 5]
     assert not any(plain.block_kind(n).has_experts for n in range(9))
     mixed = replace(plain, experts=Experts(2, 1, 1), expert_every=3)

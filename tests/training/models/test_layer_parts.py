@@ -57,6 +57,7 @@ def test_grouped_attention() -> None:
             flops_per_context=2 * 2 * 24,
             moved_elements=24 + 16 + 24,
             moved_per_context=16,
+            score_elements=(6 * Fraction(13, 2), 6 * Fraction(19, 2)),
             attended=OWN,
         ),
         product("output", 24, 10),
@@ -118,6 +119,7 @@ def test_latent_attention() -> None:
             flops_per_cached=2 * 3 * (7 + 5),
             moved_elements=18 + 36 + 24,
             moved_per_context=7,
+            score_elements=(3 * 4, 3 * 7),
             attended=OWN,
         ),
         product("output", 24, 10),
@@ -208,7 +210,7 @@ PLAIN = TransformerShape(
     positions=9,
     position_buckets=32,
     has_dropout=True,
-    window=5,
+    windows=(5,),
 )
 
 
@@ -326,7 +328,9 @@ def test_an_encoder_beside_a_decoder() -> None:
 
 
 def test_blocks_with_experts_send_what_is_routed() -> None:
-    shape = replace(PLAIN, layers=7, experts=Experts(6, 3, 7), expert_every=2, first_dense=2, window_every=3)
+    shape = replace(
+        PLAIN, layers=7, experts=Experts(6, 3, 7), expert_every=2, first_dense=2, windows=(5, 0, 0)
+    )
     layers = [one for one in transformer(shape).layers if one.name.startswith("block")]
     assert [(one.experts, one.top_k, one.routed_elements, one.exchanges) for one in layers] == [
         (6, 3, 30, 2) if index in (3, 5) else (0, 0, 0, 0) for index in range(7)

@@ -8,6 +8,7 @@ from treadle import planning
 from treadle.atomic import write_bytes
 from treadle.cli.cost_model_option import asked_cost_model
 from treadle.cli.output import Output, ProgressLine
+from treadle.cli.status import INFEASIBLE
 from treadle.cli.step_options import named_fabrics
 from treadle.errors import FormatError
 from treadle.options.rows import keywords, refuse
@@ -64,7 +65,7 @@ def command(o: Train) -> int:
         write_bytes(o.report, planning.report(result).encode())
         rows.append(row("report", str(o.report), report=str(o.report)))
     output.show(rows)
-    return 0
+    return 0 if result.fits else INFEASIBLE
 
 
 def _files(result: TrainResult, first: TrainRow, o: Train) -> dict[str, Path | str]:

@@ -9,7 +9,6 @@ from math import isfinite
 from treadle.drawing.page import PageKind, page, table, texts
 from treadle.drawing.pages.task_lanes import task_lanes
 from treadle.parallelism.evaluation.evaluation import Evaluation, evaluate
-from treadle.parallelism.evaluation.node_work import DeviceNumbers
 from treadle.parallelism.evaluation.retiming import Retimed
 from treadle.parallelism.explaining.state_words import letters_of, spelled_state
 from treadle.parallelism.graph.model_graph import ModelGraph, ModelPart
@@ -93,7 +92,7 @@ def parallel_page(result: ParallelizeResult) -> str:
 
 def evaluated(plan: ParallelPlan, model: ModelGraph, costs: Costs, request: ParallelRequest) -> Evaluation:
     """What the evaluator says of a plan under a request."""
-    return evaluate(plan, model, costs, DeviceNumbers.of(request.times), overlap=request.overlap.value)
+    return evaluate(plan, model, costs, request.numbers, overlap=request.overlap.value)
 
 
 def told_page(

@@ -99,7 +99,7 @@ def report_parallel_plan(
     if plan.claim is not None:
         options["overlap"] = plan.claim.overlap
     request = parallel_request(device, tokens, options)
-    notes = list(request.notes)
+    notes: list[str] = []
     micro_batches = 1 if plan.pipeline is None else plan.pipeline.micro_batches
     graph, layers = as_model_graph(
         plan.model if model is None else model,

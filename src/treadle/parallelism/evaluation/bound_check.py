@@ -174,7 +174,7 @@ def _sides(
         number = {node: at for at, node in enumerate(sorted(nodes))}
         moved = [replace(one, scope=tuple(number[node] for node in one.scope)) for one in own]
         sizes = tuple(graph.sizes[node] for node in sorted(nodes))
-        sides.append(FactorGraph(sizes, names, tuple(moved), graph.repeats))
+        sides.append(FactorGraph(sizes, names, tuple(moved), graph.repeats, kappa=graph.kappa))
     return sides[0], sides[1]
 
 
@@ -236,8 +236,11 @@ def _weights(graph: FactorGraph, witness: BoundWitness, overlap: str) -> FloatAr
     if overlap == "model":
         shares = np.full_like(shares, shares[0])
     repeats, ones = np.array(graph.repeats), np.ones_like(shares)
-    compute, moved = (ones, ones) if overlap == "none" else (shares, 1.0 - shares)
-    weights = [*(repeats * compute), *(repeats * moved), prices.sum(), *prices[: names.n_moments]]
+    more = graph.kappa - 1  # of the shorter of the two, whose time the longer one shares
+    serial, beside = (shares + more * (1 - shares), 1 - shares + more * shares)
+    if overlap == "none":
+        serial = beside = ones
+    weights = [*(repeats * serial), *(repeats * beside), prices.sum(), *prices[: names.n_moments]]
     return np.array(weights, np.float64)  # in the order of `Quantities`
 
 

@@ -16,7 +16,7 @@ from treadle.parallelism.evaluation.memory_at_moments import Moment
 from treadle.parallelism.evaluation.model_run import ModelRun
 from treadle.parallelism.evaluation.node_work import DeviceNumbers, operator_seconds, unmoved
 from treadle.parallelism.evaluation.part_run import KEPT, LEAVES, SHARED, PartRun, Passing
-from treadle.parallelism.evaluation.part_times import Movement, PartTimes, Role
+from treadle.parallelism.evaluation.part_times import Movement, PartTimes
 from treadle.parallelism.evaluation.passages import Passages
 from treadle.parallelism.graph.compute_graph import Phase
 from treadle.parallelism.graph.model_graph import ModelGraph
@@ -146,7 +146,7 @@ def evaluate(
     switch_s = [sum(one.seconds for one in some) for some in switches]
     layers = [times[key] for key in run.layers]
     return Evaluation(
-        _seconds(layers, [0.0, *switch_s], overlap, plan.pipeline),
+        _seconds(layers, [0.0, *switch_s], overlap, plan.pipeline, numbers.kappa),
         overlap,
         tuple(times.values()),
         tuple(one for some in switches for one in some),
@@ -155,28 +155,36 @@ def evaluate(
 
 
 def _seconds(
-    layers: list[PartTimes], switches: list[float], overlap: str, pipeline: Pipeline | None
+    layers: list[PartTimes], switches: list[float], overlap: str, pipeline: Pipeline | None, kappa: float
 ) -> float:
-    """Seconds of a step; of a pipeline all micro-batches on the slowest stage, and the others once."""
+    """Return the seconds of a step; in a pipeline all micro-batches on the slowest stage, and others once."""
     if pipeline is None:
-        return _in_a_row(layers, switches, overlap, 1)
+        return _in_a_row(layers, switches, overlap, 1, kappa)
+    batches = pipeline.micro_batches
     found, start = [0.0] * pipeline.stages, 0
     for piece, count in enumerate(pipeline.layers):
         own = slice(start, start + count)
-        found[piece % pipeline.stages] += _in_a_row(
-            layers[own], switches[own], overlap, pipeline.micro_batches
-        )
+        found[piece % pipeline.stages] += _in_a_row(layers[own], switches[own], overlap, batches, kappa)
         start += count
-    return pipeline.micro_batches * max(found) + (sum(found) - max(found)) / pipeline.interleave
+    return batches * max(found) + (sum(found) - max(found)) / pipeline.interleave
 
 
-def _in_a_row(layers: list[PartTimes], switches: list[float], overlap: str, micro_batches: int) -> float:
-    serial = [one.serial_s(micro_batches) for one in layers]
-    beside = [one.beside_s(micro_batches) for one in layers]
+def _in_a_row(
+    layers: list[PartTimes], switches: list[float], overlap: str, micro_batches: int, kappa: float
+) -> float:
+    """Return the seconds of layers with one micro-batch."""
+    pairs = [(one.serial_s(micro_batches), one.beside_s(micro_batches)) for one in layers]
     if overlap == "layer":
-        return sum(map(max, serial, beside)) + sum(switches)
-    totals = sum(serial) + sum(switches), sum(beside)
-    return sum(totals) if overlap == "none" else max(totals)
+        return sum(together_s(*pair, kappa) for pair in pairs) + sum(switches)
+    serial, beside = map(sum, zip(*pairs, strict=True))
+    if overlap == "none":
+        return serial + beside + sum(switches)
+    return together_s(serial + sum(switches), beside, kappa)
+
+
+def together_s(serial_s: float, beside_s: float, kappa: float) -> float:
+    """Return the seconds of two tasks that run at once, each kappa times as slow while the other runs."""
+    return max(serial_s, beside_s) + (kappa - 1) * min(serial_s, beside_s)
 
 
 def _times(run: ModelRun, key: tuple[int, int], passages: Passages, numbers: DeviceNumbers) -> PartTimes:
@@ -192,7 +200,7 @@ def _times(run: ModelRun, key: tuple[int, int], passages: Passages, numbers: Dev
         )
         for phase in Phase
     ]
-    movements = tuple(_movements(part, key[1], passages, run.plan.zero))
+    movements = tuple(_movements(part, key[1], passages))
     forward_moved, backward_moved = (
         sum(one.seconds for one in movements if one.phase is phase) for phase in Phase
     )
@@ -208,10 +216,11 @@ def _times(run: ModelRun, key: tuple[int, int], passages: Passages, numbers: Dev
         forward_moved,
         backward_moved,
         movements,
+        run.plan.zero,
     )
 
 
-def _movements(run: PartRun, plan: int, passages: Passages, zero: int) -> Iterator[Movement]:
+def _movements(run: PartRun, plan: int, passages: Passages) -> Iterator[Movement]:
     for passing in run.passings:
         found = passages.cheapest(
             passing.source,
@@ -230,7 +239,7 @@ def _movements(run: PartRun, plan: int, passages: Passages, zero: int) -> Iterat
                 run.graph.spelled(passing.tensor),
                 passing.phase,
                 _why(run, passing),
-                Role.GRADIENT if role is Role.SUM and zero == 2 else role,
+                role,
                 passing.reader,
             )
 

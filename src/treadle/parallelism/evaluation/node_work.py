@@ -35,7 +35,7 @@ class DeviceNumbers:
     Parameters
     ----------
     flops_per_s : float
-        Of matrix products and attention, as reached.
+        Of matrix products, as reached.
     memory_bytes_per_s : float
         As reached.
     kernel_s : float
@@ -44,8 +44,12 @@ class DeviceNumbers:
         Moved by its step, per parameter.
     stored_bytes : int
         Held per parameter: weight and gradient of 2 bytes, master and two moments of 4.
+    kappa : float
+        While the device computes and communicates, both take so many times as long: 1 to 2.
     spread_bytes : tuple of three ints
         Of these, what ZeRO-0, 1 and 2 shard over ranks that hold the same parameters.
+    attention_flops_per_s : float, optional
+        Of attention, as reached; None: as of products.
 
     Raises
     ------
@@ -58,22 +62,27 @@ class DeviceNumbers:
     kernel_s: float = 0.0
     optimizer_bytes: int = 30
     stored_bytes: int = 16
+    kappa: float = 1.0
     spread_bytes: tuple[int, int, int] = (0, 12, 14)
+    attention_flops_per_s: float | None = None
 
     def __post_init__(self) -> None:
-        if not (self.flops_per_s > 0 and self.memory_bytes_per_s > 0):
+        attention = self.flops_per_s if self.attention_flops_per_s is None else self.attention_flops_per_s
+        if not (self.flops_per_s > 0 and self.memory_bytes_per_s > 0 and attention > 0):
             raise ScheduleError("device: expected FLOP/s and bytes/s above 0")
         if not (self.kernel_s >= 0 and self.optimizer_bytes >= 0 and self.stored_bytes >= 0):
             raise ScheduleError("device: expected seconds and bytes of 0 or more")
 
     @classmethod
-    def of(cls, times: RooflineTimes) -> DeviceNumbers:
+    def of(cls, times: RooflineTimes, kappa: float = 1.0) -> DeviceNumbers:
         """Of an accelerator that reaches shares of its peak and of its memory's bandwidth."""
         device, share = times.device, times.memory_efficiency
         return cls(
             device.peak(times.precision) * times.efficiency,
             inf if share is None else device.memory_bytes_per_s * share,
             times.kernel_s,
+            attention_flops_per_s=times.attention_flops_per_s,
+            kappa=kappa,
         )
 
 
@@ -88,8 +97,7 @@ def operations(graph: ComputeGraph, node: Node) -> float:
     within = queries & keys - values  # what scores are summed over
     scores = (queries | keys) - within
     found = 2.0 * (_elements(graph, scores | within) + _elements(graph, scores | values))
-    if node.arguments.get("is_causal") is True:
-        found /= 2
+    found *= node.score_share(_elements(graph, (keys & values) - queries))
     return found * (_ATTENTION_BACKWARD if node.phase is Phase.BACKWARD else 1.0)
 
 
@@ -131,11 +139,17 @@ def operator_seconds(
     """
     node = graph.nodes[number]
     tensors = [*(operand.tensor for operand in node.operands), *graph.results(number)]
-    moved = sum(
-        graph.nbytes(tensor) // state.n_shards(sizes)
+    held = [
+        0 if tensor in fused else graph.nbytes(tensor) // state.n_shards(sizes)
         for tensor, state in zip(tensors, (*plan.inputs, *plan.outputs), strict=True)
-        if tensor not in fused
-    )
+    ]
+    # of a table only the rows that are looked up, or added to, are read and written
+    n_read = len(node.operands)
+    rows = {OperatorKind.GATHER: held[n_read:], OperatorKind.SCATTER: held[:n_read]}.get(node.kind)
+    moved = sum(held) if rows is None else 2 * max(rows)
     work = operations(graph, node) / plan.parts
     chunks = 1 if plan.chunk is None else plan.chunk.n_chunks
-    return max(work / numbers.flops_per_s, moved / numbers.memory_bytes_per_s) + chunks * numbers.kernel_s
+    flops_per_s = numbers.flops_per_s
+    if node.kind is OperatorKind.ATTENTION and numbers.attention_flops_per_s is not None:
+        flops_per_s = numbers.attention_flops_per_s
+    return max(work / flops_per_s, moved / numbers.memory_bytes_per_s) + chunks * numbers.kernel_s

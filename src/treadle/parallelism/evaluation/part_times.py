@@ -79,6 +79,8 @@ class PartTimes:
     forward_moved_s, backward_moved_s : float
         Communication of a run.
     movements : tuple of Movement
+    zero : int
+        As `ParallelPlan.zero`.
     """
 
     part: str
@@ -90,6 +92,7 @@ class PartTimes:
     forward_moved_s: float
     backward_moved_s: float
     movements: tuple[Movement, ...]
+    zero: int = 0
 
     @property
     def compute_s(self) -> float:
@@ -108,8 +111,17 @@ class PartTimes:
 
     def beside_s(self, micro_batches: int = 1) -> float:
         """Return the seconds of communication beside computing, of a micro-batch."""
+        share = sum_share(self.zero, micro_batches)
         return sum(
-            one.seconds / (micro_batches if one.role is Role.SUM else 1)
+            one.seconds * (share if one.role is Role.SUM else 1)
             for one in self.movements
             if one.role is not Role.WAIT
         )
+
+
+def sum_share(zero: int, micro_batches: int) -> float:
+    """Return what each micro-batch has of an allreduce of gradients.
+
+    It is done once in a step; with ZeRO-2 its first half, a reduce-scatter, for every micro-batch.
+    """
+    return (1 + micro_batches) / (2 * micro_batches) if zero == 2 else 1 / micro_batches

@@ -21,6 +21,7 @@ from treadle.parallelism.graph.compute_graph import Phase
 from treadle.parallelism.graph.model_graph import ModelGraph
 from treadle.parallelism.plan.parallel_plan import ParallelPlan, Pipeline
 from treadle.refusal import Refusal
+from treadle.schedules.collective import CollectiveKind
 from treadle.training.costs import Costs, RememberedCosts
 from treadle.training.forms.layer_passes import Communication, LayerAction, LayerPart
 from treadle.training.forms.stage_tasks import BucketKind, PipelineCut, StageLayer, stage_tasks
@@ -36,8 +37,6 @@ def plan_timeline(
     costs: Costs,
     numbers: DeviceNumbers,
     evaluation: Evaluation,
-    *,
-    kappa: float = 1,
 ) -> Timeline:
     """Simulate the step of a plan.
 
@@ -51,8 +50,6 @@ def plan_timeline(
         Of a rank's device.
     evaluation : Evaluation
         Of this plan.
-    kappa : float
-        As `TrainingOptions.kappa`.
 
     Returns
     -------
@@ -69,12 +66,12 @@ def plan_timeline(
     times = {(one.part, one.plan): one for one in evaluation.parts}
     made: dict[tuple[int, int], StageLayer] = {}
     for key, own in run.runs.items():
-        made[key] = _layer(own, times[own.part.name, key[1]], numbers, run.sizes)
+        made[key] = _layer(own, times[own.part.name, key[1]], numbers, run.sizes, plan.zero)
     layers = [made[key] for key in run.layers]
     optimizer = [times[model.parts[at].name, chosen].optimizer_s for at, chosen in run.layers]
     entering = [run.entering_bytes(key) for key in run.layers]
     options = TrainingOptions(
-        kappa=kappa,
+        kappa=numbers.kappa,
         micro_batches=pipeline.micro_batches,
         interleave=pipeline.interleave,
         streams=CommunicationStreams.PER_AXIS,
@@ -94,7 +91,7 @@ def plan_timeline(
                 bucket_bytes=size,
                 ties=_ties(run, cut),
             ),
-            Contention(kappa, known.slowdowns),
+            Contention(numbers.kappa, known.slowdowns),
         )
         for size in (BUCKETS if has_choice else BUCKETS[2:3])
     )
@@ -113,7 +110,9 @@ def _ties(run: ModelRun, cut: PipelineCut) -> Iterable[tuple[int, int, str, int]
             yield first, second, f"gradient of {tie.first[1]}", size
 
 
-def _layer(run: PartRun, times: PartTimes, numbers: DeviceNumbers, sizes: dict[str, int]) -> StageLayer:
+def _layer(
+    run: PartRun, times: PartTimes, numbers: DeviceNumbers, sizes: dict[str, int], zero: int
+) -> StageLayer:
     """Return a part under one plan as a layer of a stage."""
     chains: dict[tuple[Role, Phase, str], list[Movement]] = defaultdict(list)
     for one in times.movements:
@@ -122,17 +121,26 @@ def _layer(run: PartRun, times: PartTimes, numbers: DeviceNumbers, sizes: dict[s
     gathers: dict[bool, dict[BucketKind, int]] = {True: defaultdict(int), False: defaultdict(int)}
     reductions: dict[tuple[BucketKind, ...], list[int]] = {}
     buckets: dict[BucketKind, list[int]] = defaultdict(list)
-    for (role, phase, _), chain in chains.items():
-        kinds = tuple((one.collective.kind, one.collective.axes) for one in chain)
-        amounts = [one.count * one.collective.size_bytes for one in chain]
+    for (role, phase, _), moves in chains.items():
+        kinds = tuple((one.collective.kind, one.collective.axes) for one in moves)
+        amounts = [one.count * one.collective.size_bytes for one in moves]
         if role is Role.GRADIENT:
             before = reductions.get(kinds, [0] * len(kinds))
             reductions[kinds] = [one + more for one, more in zip(before, amounts, strict=True)]
-        for kind, size in zip(kinds, amounts, strict=True):
+        for bucket, size in zip(kinds, amounts, strict=True):
             if role is Role.WEIGHT:
-                gathers[phase is Phase.FORWARD][kind] += size
+                gathers[phase is Phase.FORWARD][bucket] += size
             elif role is Role.SUM:
-                buckets[kind].append(size)
+                buckets[bucket].append(size)
+    drops = bool(reductions or any(gathers.values()))
+    if zero and not drops:
+        # each rank updates a shard of every parameter: half of an allreduce is then a gather of weights
+        sums, buckets = buckets, defaultdict(list)
+        for (kind, axes), some in sums.items():
+            is_total = kind is CollectiveKind.ALLREDUCE
+            for gathered in gathers.values() if is_total else ():
+                gathered[CollectiveKind.ALLGATHER, axes] += sum(some)
+            buckets[CollectiveKind.REDUCE_SCATTER if is_total else kind, axes] += some
     return StageLayer(
         run.part.name,
         LayerPart(*(_actions(run, times, phase, numbers, sizes) for phase in Phase)),
@@ -140,7 +148,8 @@ def _layer(run: PartRun, times: PartTimes, numbers: DeviceNumbers, sizes: dict[s
             way: tuple(Communication(*kind, size) for kind, size in some.items())
             for way, some in gathers.items()
         },
-        bool(reductions or any(gathers.values())),
+        drops,
+        not drops and zero < 2,
         tuple(
             tuple(Communication(*kind, size) for kind, size in zip(kinds, amounts, strict=True))
             for kinds, amounts in reductions.items()

@@ -62,6 +62,7 @@ class NamedLayout:
             micro_batches=pipeline.micro_batches,
             interleave=pipeline.interleave,
             reshard_after_forward=True,  # plans gather weights for each pass
+            zero=0 if "fsdp" in self.axes else plan.zero,
             sequence_parallel=cuts,
         )
 

@@ -21,6 +21,7 @@ from string import ascii_lowercase
 from typing import NamedTuple
 
 from treadle.errors import TreadleError
+from treadle.training.models.model_layer import Attended
 
 
 class OperatorKind(Enum):
@@ -161,10 +162,10 @@ class Node:
         operator without any.
     arguments : mapping of str to value of JSON
         What it is called with, by name, as captured or as the operator of this package has it
-        (``is_causal``, ``window``). As captured, a tensor is ``{"operand": 0, "dims": ...}``: the roles of
-        each dimension as called, ``[atom, prime]``, those that it is repeated over among them, and none of
-        one element; a type, layout or device is ``{"torch": "torch.float32"}``, an infinity
-        ``{"float": "-inf"}``.
+        (``is_causal``, ``window``, ``is_chunked``). As captured, a tensor is
+        ``{"operand": 0, "dims": ...}``: the roles of each dimension as called, ``[atom, prime]``, those that
+        it is repeated over among them, and none of one element; a type, layout or device is
+        ``{"torch": "torch.float32"}``, an infinity ``{"float": "-inf"}``.
     """
 
     name: str
@@ -194,6 +195,14 @@ class Node:
     def made(self) -> tuple[Index, ...]:
         """Roles of the results, in order."""
         return tuple(dict.fromkeys(role for result in self.results for role in factors(result.roles)))
+
+    def score_share(self, keys: int) -> float:
+        """Share of the scores of attention that count: all, or those of the tokens seen before each."""
+        if self.arguments.get("is_causal") is not True:
+            return 1.0
+        window, is_chunked = self.arguments.get("window"), self.arguments.get("is_chunked") is True
+        attended = Attended(window=window if isinstance(window, int) else 0, is_chunked=is_chunked)
+        return float(attended.mean(keys) / keys)
 
     @property
     def computes(self) -> bool:

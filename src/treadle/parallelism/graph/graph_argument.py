@@ -11,13 +11,11 @@ from treadle.parallelism.graph.blocks.transformer_graph import model_graph
 from treadle.parallelism.graph.model_files import read_model_graph
 from treadle.parallelism.graph.model_graph import ModelGraph
 from treadle.training.model_argument import as_model
-from treadle.training.models.training_model import TrainingModel
+from treadle.training.models.training_model import MOST_DEFAULT_TOKENS, TrainingModel
 
 _MOST_FILE = 10**9
 _HEAD = 2**12
 _MARK = '"model graph"'
-_FEW = 8192
-"""Tokens of a sequence, of models whose makers name no most."""
 
 
 def as_model_graph(
@@ -61,7 +59,7 @@ def as_model_graph(
         raise FormatError(f"{model.name}: it is trained on samples; capture its module (treadle capture)")
     own = sequence
     if own is None:
-        own = model.max_tokens or _FEW
+        own = model.default_tokens or MOST_DEFAULT_TOKENS
         own = min(own, tokens or own)
         notes.append(f"sequences of {own} tokens (--sequence)")
     if tokens is None:

@@ -11,7 +11,7 @@ from math import prod
 import numpy as np
 
 from treadle.arrays import BoolArray
-from treadle.parallelism.graph.compute_graph import Phase, TensorRef, pairs
+from treadle.parallelism.graph.compute_graph import OperatorKind, Phase, TensorRef, pairs
 from treadle.parallelism.plan.part_plan import Keep
 from treadle.parallelism.problem.lifetimes import Moment
 from treadle.parallelism.problem.loops import LoopChoice, Region
@@ -49,6 +49,14 @@ class ParameterBytes:
     spread: int = 0
     micro_batches: int = 1
     stages: int = 1
+
+
+def sum_share(zero: int, micro_batches: int) -> float:
+    """Return what each micro-batch has of an allreduce of gradients that are only added up.
+
+    It is done once in a step; with ZeRO-2 its first half, a reduce-scatter, for every micro-batch.
+    """
+    return (1 + micro_batches) / (2 * micro_batches) if zero == 2 else 1 / micro_batches
 
 
 PLAIN = ParameterBytes()
@@ -145,14 +153,20 @@ class Assembly:
         fused = fused_tensors(graph)
         seconds = np.zeros(len(variable.strategies))
         for member in variable.cluster.members:
-            flops = flops_of(graph, graph.nodes[member])
+            node, made = graph.nodes[member], graph.results(member)
+            flops, is_attention = flops_of(graph, node), node.kind is OperatorKind.ATTENTION
             for row, strategy in enumerate(variable.strategies):
-                moved = sum(
-                    local_bytes(graph, tensor, state, self.table.sizes)
+                sizes = [
+                    (tensor in made, local_bytes(graph, tensor, state, self.table.sizes))
                     for tensor, _, state in strategy.sides(graph, member)
                     if tensor not in fused
-                )
-                seconds[row] += seconds_of(self.times, flops / strategy.parts[member], moved)
+                ]
+                moved = sum(size for _, size in sizes)
+                if node.kind in (OperatorKind.GATHER, OperatorKind.SCATTER):
+                    # of a table only the rows that are looked up, or added to, are read and written
+                    is_gather = node.kind is OperatorKind.GATHER
+                    moved = 2 * max(size for is_made, size in sizes if is_made is is_gather)
+                seconds[row] += seconds_of(self.times, flops / strategy.parts[member], moved, is_attention)
         amounts = variable.by_state(seconds) * (1 + variable.is_kept(Keep.RECOMPUTED))
         launches = self.times.kernel_s * len(variable.cluster.members) * (1 / variable.fraction - 1)
         self.add((number,), self.names.serial(part), amounts + launches)
@@ -291,13 +305,14 @@ class Assembly:
         seconds = times * self.between(part, tensor, source[1], target[1])
         if where is not None:
             seconds = seconds * where[None, :]
-        if is_gradient and self.parameters.zero < 2 and self.parameters.micro_batches > 1:
+        share = sum_share(self.parameters.zero, self.parameters.micro_batches)
+        if is_gradient and share < 1:
             number = {one.dims: at for _, view in (source, target) for at, one in enumerate(view.states)}
             mine, theirs = (
                 np.array([number[one.dims] for one in view.states])[view.index]
                 for _, view in (source, target)
             )
-            seconds = np.where(mine[:, None] == theirs, seconds / self.parameters.micro_batches, seconds)
+            seconds = np.where(mine[:, None] == theirs, seconds * share, seconds)
         self.add((source[0], target[0]), quantity, seconds)
 
     def between(self, part: int, tensor: TensorRef, source: View, target: View) -> FloatArray:

@@ -36,8 +36,7 @@ def flops_of(graph: ComputeGraph, node: Node) -> float:
     if len(heads) == 1:
         heads *= 2
     flops = 2.0 * _elements(graph, cut) * _elements(graph, keys) * sum(heads)
-    if node.arguments.get("is_causal"):
-        flops /= 2
+    flops *= node.score_share(_elements(graph, keys))
     is_backward = len(node.results) > 2 or len(node.operands) > 4
     return flops * (FUSED_ATTENTION_BACKWARD if is_backward else 1)
 
@@ -62,10 +61,6 @@ def local_bytes(graph: ComputeGraph, tensor: TensorRef, state: Sharding, sizes: 
     return graph.nbytes(tensor) // state.n_shards(sizes)
 
 
-def seconds_of(times: RooflineTimes, flops: float, moved_bytes: float) -> float:
+def seconds_of(times: RooflineTimes, flops: float, moved_bytes: float, is_attention: bool = False) -> float:
     """Seconds of one operator at one rank."""
-    arithmetic = flops / (times.device.peak(times.precision) * times.efficiency)
-    if times.memory_efficiency is None:
-        return arithmetic + times.kernel_s
-    memory = moved_bytes / (times.device.memory_bytes_per_s * times.memory_efficiency)
-    return max(arithmetic, memory) + times.kernel_s
+    return times.seconds(flops, moved_bytes, is_attention) + times.kernel_s

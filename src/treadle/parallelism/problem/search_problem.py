@@ -99,6 +99,7 @@ def pose(
     times: RooflineTimes,
     *,
     parameters: ParameterBytes = PLAIN,
+    kappa: float = 1.0,
 ) -> SearchProblem:
     """The problem of laying out a model.
 
@@ -111,6 +112,8 @@ def pose(
     times : RooflineTimes
         Of one rank's device.
     parameters : ParameterBytes
+    kappa : float
+        As `FactorGraph.kappa`.
 
     Raises
     ------
@@ -131,5 +134,6 @@ def pose(
         tuple(part.repeats for part in model.parts),
         tuple(variable.letters for variable in table.variables),
         tuple(table.boundary.values()),
+        kappa,
     )
     return SearchProblem(model, mesh, table, graph, parameters.zero)

@@ -151,6 +151,8 @@ class FactorGraph:
         which good plans differ. By default a state's number.
     first : tuple of int
         Nodes to branch on before others (boundary states of a block).
+    kappa : float
+        While a rank computes and communicates, both take so many times as long: 1 to 2.
 
     Raises
     ------
@@ -164,6 +166,7 @@ class FactorGraph:
     repeats: tuple[int, ...]
     letters: tuple[Int64Array, ...] = field(default=(), compare=False)
     first: tuple[int, ...] = ()
+    kappa: float = 1.0
 
     def __post_init__(self) -> None:
         if len(self.repeats) != self.quantities.n_sections:

@@ -106,6 +106,7 @@ class Layering:
             graph.repeats,
             tuple(graph.letters[node] for node in nodes) if graph.letters else (),
             tuple(number[node] for node in graph.first if node in number),
+            graph.kappa,
         )
         return BoundarySide(small, tuple(nodes), tuple(number[node] for node in self.boundary))
 

@@ -107,19 +107,22 @@ def step_time(
 
     Notes
     -----
-    Under `Overlap.MODEL` the maximum is taken of the totals, as in section 5.4 of the dissertation.
+    Under `Overlap.MODEL` the maximum is taken of the totals, as in section 5.4 of the dissertation. With
+    contention, the shorter of computing and communicating takes ``kappa`` times as long while both run, and
+    so adds ``kappa - 1`` times itself to the longer one.
     """
     names, moments = graph.quantities, _moments(graph)
     one_section = np.eye(names.n_sections, names.count)
     pairs = np.stack([one_section, np.roll(one_section, names.n_sections, axis=1)], axis=1)
-    """By section a row for its compute and one for its communication."""
+    """By section a row for what is serial and one for what is beside it."""
+    pairs = pairs + (graph.kappa - 1) * pairs[:, ::-1]
     groups: tuple[tuple[float, tuple[int, ...]], ...]
     if overlap is Overlap.LAYER:
         rows = pairs.reshape(-1, names.count)
         groups = tuple((float(n), (2 * at, 2 * at + 1)) for at, n in enumerate(graph.repeats))
     else:
         rows = np.tensordot(np.array(graph.repeats, np.float64), pairs, axes=1)
-        rows = rows if overlap is Overlap.MODEL else rows.sum(axis=0, keepdims=True)
+        rows = rows if overlap is Overlap.MODEL else rows.sum(axis=0, keepdims=True) / graph.kappa
         groups = ((1.0, tuple(range(len(rows)))),)
     limited = range(len(rows), len(rows) + len(moments))
     return Minimax(np.vstack([rows, moments]), groups, tuple(limited), memory_bytes)

@@ -173,13 +173,14 @@ class FabricRun:
             If no plan fits into memory, with the least memory that one does.
         """
         n_ranks = len(self.topology.compute_nodes)
-        found = search_meshes(
-            coarse_meshes(n_ranks, self.topology.name) if mesh is None else [mesh],
-            lambda one: self.plans.look(self.plans.pose(one, self.costs(one))),
-            lambda _, look: self.plans.search(look, known=self.plans.coarser_plans(look.found.posed)),
-            gap=self.plans.request.gap,
-            refines=mesh is None,
-        )
+        with under(self.context_for(mesh)):
+            found = search_meshes(
+                coarse_meshes(n_ranks, self.topology.name) if mesh is None else [mesh],
+                lambda one: self.plans.look(self.plans.pose(one, self.costs(one))),
+                lambda _, look: self.plans.search(look, known=self.plans.coarser_plans(look.found.posed)),
+                gap=self.plans.request.gap,
+                refines=mesh is None,
+            )
         self._check_fit(found)
         return self._result(found)
 

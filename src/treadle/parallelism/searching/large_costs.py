@@ -20,7 +20,7 @@ from treadle.inputs.problem import pose
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.mesh import Mesh
 from treadle.topologies.topology import Topology
-from treadle.training.costs import Costs, DerivedCosts
+from treadle.training.costs import Costs, DerivedCosts, Seconds, Traffic, traffic_words
 from treadle.training.prices.collective_prices import Price, TimeModel
 from treadle.training.prices.fabric_costs import FabricCosts
 from treadle.training.prices.schedule_prices import MOST_EXCHANGED, optimal_price
@@ -66,6 +66,15 @@ class LargeCosts(DerivedCosts):
             return self.costs.time_s(kind, axes, size_bytes)
         once = self.costs.time_s(_GATHER, axes, size_bytes)
         return once if kind is CollectiveKind.REDUCE_SCATTER else 2 * once
+
+    def slowdowns(self, running: tuple[Traffic, ...]) -> tuple[Seconds, ...]:
+        """As `FabricCosts.slowdowns`; all-to-alls without a matrix share links as allgathers do."""
+        if self.costs.mesh.n_ranks <= MOST_EXCHANGED:
+            return self.costs.slowdowns(running)
+        alike = [(_GATHER if kind is CollectiveKind.ALLTOALL else kind, axes) for kind, axes in running]
+        order = sorted(range(len(alike)), key=lambda at: traffic_words(alike[at]))
+        found = dict(zip(order, self.costs.slowdowns(tuple(alike[at] for at in order)), strict=True))
+        return tuple(found[at] for at in range(len(alike)))
 
     def _exchange_s(self, axes: tuple[str, ...], size_bytes: float) -> float:
         size, mesh = prod(self._sizes[axis] for axis in axes), self.costs.mesh

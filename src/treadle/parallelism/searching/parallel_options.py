@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 
 from treadle.errors import FormatError
 from treadle.options.keywords import ParallelizeKeywords
+from treadle.parallelism.evaluation.node_work import DeviceNumbers
 from treadle.parallelism.search.minimax import Overlap
 from treadle.spelling import known_name
-from treadle.training.compute_times import RooflineTimes
+from treadle.training.compute_times import MEMORY_EFFICIENCY, RooflineTimes
 from treadle.training.devices import Accelerator
-from treadle.training.train_options import DEFAULT_EFFICIENCY, as_accelerator
+from treadle.training.prices.contention_presets import contention_of
+from treadle.training.train_options import as_accelerator, roofline_times
 
 DEFAULT_GAP = 0.01
 """Share of the best time that need not be proven."""
@@ -44,8 +46,6 @@ class ParallelRequest:
     gap : float
     zero : int
         As `ParallelPlan.zero`.
-    notes : tuple of str
-        What was assumed.
     """
 
     device: Accelerator
@@ -57,21 +57,22 @@ class ParallelRequest:
     pins: Mapping[str, str]
     gap: float
     zero: int
-    notes: tuple[str, ...]
+
+    @property
+    def numbers(self) -> DeviceNumbers:
+        """What the device does; without overlap computing and communicating at once gain nothing."""
+        kappa = 2 if self.overlap is Overlap.NONE else contention_of(None, self.device.name).kappa
+        return DeviceNumbers.of(self.times, kappa)
 
 
 def parallel_request(
     gpu: Accelerator | Path | str, tokens: int | str | None, asked: ParallelizeKeywords
 ) -> ParallelRequest:
     """Resolve what was asked for; errors are those of `parallelize`."""
-    notes: list[str] = []
     device = as_accelerator(gpu)
     memory = asked.get("memory_bytes")
     if memory is not None and memory < 1:
         raise FormatError(f"memory {memory} bytes: expected at least 1")
-    efficiency = asked.get("efficiency")
-    if efficiency is None:
-        notes.append(f"efficiency {DEFAULT_EFFICIENCY:g} of the peak is assumed (--efficiency)")
     precision = next((one for one in ("bf16", "fp16", "fp32") if one in device.peak_flops), "bf16")
     sequence = asked.get("sequence")
     gap = asked.get("gap", DEFAULT_GAP)
@@ -79,11 +80,9 @@ def parallel_request(
         raise FormatError(f"gap {gap}: expected a share of the time, at least 0 and below 1")
     return ParallelRequest(
         device,
-        RooflineTimes(
-            device,
-            precision,
-            DEFAULT_EFFICIENCY if efficiency is None else efficiency,
-            memory_efficiency=asked.get("memory_efficiency", 0.8),
+        replace(
+            roofline_times(device, precision, asked.get("efficiency")),
+            memory_efficiency=asked.get("memory_efficiency", MEMORY_EFFICIENCY),
         ),
         device.memory_bytes if memory is None else memory,
         None if tokens is None else as_count(tokens, "tokens"),
@@ -92,7 +91,6 @@ def parallel_request(
         MappingProxyType(dict(asked.get("pins", {}))),
         gap,
         asked.get("zero", 1),
-        tuple(notes),
     )
 
 

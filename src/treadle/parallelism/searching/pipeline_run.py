@@ -21,7 +21,7 @@ from math import inf
 
 from treadle.context import context, under
 from treadle.errors import FormatError, InfeasibleError
-from treadle.parallelism.evaluation.evaluation import Evaluation, evaluate
+from treadle.parallelism.evaluation.evaluation import Evaluation, evaluate, together_s
 from treadle.parallelism.plan.parallel_plan import ParallelPlan, Pipeline
 from treadle.parallelism.search.branching import SearchEffort, minimise
 from treadle.parallelism.search.minimax import Overlap, step_time
@@ -69,7 +69,10 @@ def staged(
         return replace(plan, claim=None)
     found = evaluate(plan, model, costs, plans.numbers, overlap=plans.request.overlap.value)
     batches = form.micro_batches
-    seconds = {one.part: max(one.serial_s(batches), one.beside_s(batches)) for one in found.parts}
+    kappa = plans.numbers.kappa
+    seconds = {
+        one.part: together_s(one.serial_s(batches), one.beside_s(batches), kappa) for one in found.parts
+    }
     by_layer = [seconds[model.parts[at].name] for at in model.order]
     cut = best_cut(by_layer, n_pieces)
     if cut is None:

@@ -10,7 +10,6 @@ from treadle.context import context, under
 from treadle.errors import FormatError, ScheduleError
 from treadle.parallelism.evaluation.bound_check import checked_bound, checked_mixture, checked_proof
 from treadle.parallelism.evaluation.evaluation import Evaluation, evaluate
-from treadle.parallelism.evaluation.node_work import DeviceNumbers
 from treadle.parallelism.evaluation.passages import Passages
 from treadle.parallelism.evaluation.plan_timeline import plan_timeline
 from treadle.parallelism.evaluation.retiming import Retimed, retimed
@@ -24,7 +23,7 @@ from treadle.parallelism.search.bound_witness import ProofStep, bound_witness, p
 from treadle.parallelism.search.branching import NAMED_EFFORT, Incumbent, SearchEffort, minimise
 from treadle.parallelism.search.factor_graph import FactorGraph
 from treadle.parallelism.search.layer_columns import Layering, priced
-from treadle.parallelism.search.minimax import Minimax, Overlap, step_time
+from treadle.parallelism.search.minimax import Minimax, step_time
 from treadle.parallelism.search.mixed_layers import MixedLayers
 from treadle.parallelism.search.one_plan import MemoryShortage, fastest_plan, least_persistent
 from treadle.parallelism.search.slices import Domains, consistent
@@ -38,7 +37,6 @@ from treadle.refusal import Refusal
 from treadle.schedules.mesh import Mesh
 from treadle.training.costs import Costs
 from treadle.training.models.training_model import TrainingModel
-from treadle.training.prices.contention_presets import contention_of
 
 OURS = "treadle"
 STAGES = "pp"
@@ -87,7 +85,7 @@ class PlanSearch:
         self, model: ModelGraph, request: ParallelRequest, layers: TrainingModel | None = None
     ) -> None:
         self.model, self.request, self.layers = model, request, layers
-        self.numbers = DeviceNumbers.of(request.times)
+        self.numbers = request.numbers
         self._passages: dict[tuple[int, Mesh], tuple[Costs, Passages]] = {}
 
     def with_memory(self, memory_bytes: float) -> PlanSearch:
@@ -111,7 +109,9 @@ class PlanSearch:
             form.micro_batches,
             form.stages,
         )
-        problem = pose(self.model, mesh, costs, self.request.times, parameters=parameters)
+        problem = pose(
+            self.model, mesh, costs, self.request.times, parameters=parameters, kappa=numbers.kappa
+        )
         return PosedMesh(problem, costs, self.named_plans(problem), self._within(problem))
 
     def look(self, posed: PosedMesh) -> Look[MeshFound]:
@@ -190,7 +190,7 @@ class PlanSearch:
     def priced(self, name: str, plan: ParallelPlan, costs: Costs) -> PricedPlan:
         """Return a plan with its step, simulated."""
         found = self.estimated(plan, costs)
-        timeline = plan_timeline(plan, self.model, costs, self.numbers, found, kappa=self._kappa)
+        timeline = plan_timeline(plan, self.model, costs, self.numbers, found)
         times = [timeline.device_time(device) for device in timeline.devices]
         compute = float(sum(one.compute_s + one.contention_s for one in times)) / len(times)
         idle = float(sum(one.idle_s for one in times)) / len(times)
@@ -208,13 +208,6 @@ class PlanSearch:
             found.peak_bytes,
             found.peak_bytes <= self.request.memory_bytes,
         )
-
-    @property
-    def _kappa(self) -> float:
-        """As `TrainingOptions.kappa`; without overlap computing and communicating at once gain nothing."""
-        if self.request.overlap is Overlap.NONE:
-            return 2
-        return contention_of(None, self.request.device.name).kappa
 
     def checked_bound(self, found: MeshFound) -> float:
         """What the evaluator's own pass proves over the whole problem, or over the search's boxes."""

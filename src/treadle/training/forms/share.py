@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil
@@ -38,6 +38,11 @@ class Share:
         chosen = self.options.reshard_after_forward
         return self.layout.size("pp") == 1 if chosen is None else chosen
 
+    def state_axes(self, *, expert: bool) -> tuple[str, ...]:
+        """Along which the optimizer's state is sharded."""
+        shard = self.layout.shard_axes(expert=expert)
+        return shard if shard or not self.options.zero else self.layout.replica_axes(expert=expert)
+
     def rank_tokens(self, stream: str) -> Fraction:
         """Tokens of a micro-batch that a rank has; those of tensor parallelism have the same."""
         return Fraction(self.sequences * self.tokens[stream], self.layout.size("cp"))
@@ -58,14 +63,17 @@ class Share:
 
     def held_elements(self, layer: ModelLayer) -> Fraction:
         """That a rank holds between steps: its shards, where weights are sharded."""
-        return sum(
-            (
-                self.layer_elements(layer, expert=expert)
-                / self.layout.size(*self.layout.shard_axes(expert=expert))
-                for expert in (False, True)
-            ),
-            Fraction(0),
-        )
+        return self._cut(layer, lambda expert: self.layout.shard_axes(expert=expert))
+
+    def updated_elements(self, layer: ModelLayer) -> Fraction:
+        """That a rank's optimizer updates: a part of those that it holds, by ZeRO."""
+        return self._cut(layer, lambda expert: self.state_axes(expert=expert))
+
+    def _cut(self, layer: ModelLayer, axes: Callable[[bool], tuple[str, ...]]) -> Fraction:
+        parts = [
+            self.layer_elements(layer, expert=one) / self.layout.size(*axes(one)) for one in (False, True)
+        ]
+        return sum(parts, Fraction(0))
 
 
 def share_of(

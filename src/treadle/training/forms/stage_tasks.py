@@ -103,18 +103,21 @@ class StageLayer:
     gathers : mapping of bool to tuple of Communication
         Weights gathered before a forward (True) or backward pass.
     drops_weights : bool
-        They are dropped after each pass, and gradients reduced after each backward pass; else weights are
-        gathered once in a step, and gradients reduced after the last micro-batch.
+        They are dropped after each pass; else they are gathered once in a step.
+    keeps_gradients : bool
+        Gradients are added up and reduced after the last micro-batch; else after each backward pass, those in
+        buckets only where there are no other reductions.
     reductions : tuple of tuples of Communication
         Of gradients; those of an inner tuple one after the other.
     buckets : tuple of pairs of (BucketKind, tuple of int)
-        Bytes of gradients that are reduced in buckets after the last micro-batch.
+        Bytes of gradients that are reduced in buckets.
     """
 
     name: str
     passes: LayerPart
     gathers: Mapping[bool, tuple[Communication, ...]] = field(default_factory=dict)
     drops_weights: bool = False
+    keeps_gradients: bool = True
     reductions: tuple[tuple[Communication, ...], ...] = ()
     buckets: tuple[tuple[BucketKind, tuple[int, ...]], ...] = ()
 
@@ -219,12 +222,14 @@ class Stage:
         return self.issue.communicate(self.chain.device, name, exchange, waits)
 
     def _reduce(self, layer: StageLayer, *, is_last: bool) -> None:
-        for reduction in layer.reductions if is_last or layer.drops_weights else ():
+        if layer.keeps_gradients and not is_last:
+            return
+        for reduction in layer.reductions:
             waits: tuple[int, ...] | None = None
             for one in reduction:
                 waits = self._communicate(f"gradients of {layer.name}", one, waits)
             self.reductions += waits or ()
-        for kind, sizes in layer.buckets if is_last else ():
+        for kind, sizes in layer.buckets if is_last or not layer.reductions else ():
             self._sum(kind, self.buckets[kind].add(sizes))
 
     def _sum(self, kind: BucketKind, sizes: Sequence[int]) -> None:

@@ -15,23 +15,31 @@ def check_suitable(model: TrainingModel, layout: ParallelLayout) -> None:
     Raises
     ------
     ScheduleError
-        If no layer has reductions for tp, keys and values for cp or experts for ep, or tp does not divide
-        the heads of attention, ep the experts.
+        If no layer has reductions for tp or experts for ep, a layer that remembers tokens no keys and values
+        for cp, or tp does not divide the heads of attention and of state spaces, ep the experts.
     """
     experts = {layer.experts for layer in model.layers if layer.experts}
+    remembering = [layer for layer in model.layers if layer.cache_elements]
     needs = {
         "tp": ("matrices that tensor parallelism cuts", any(layer.reductions for layer in model.layers)),
-        "cp": ("keys and values to pass along cp", any(layer.kv_elements for layer in model.layers)),
+        "cp": (
+            "keys and values to pass along cp in every layer that remembers tokens",
+            bool(remembering) and all(layer.kv_elements for layer in remembering),
+        ),
         "ep": ("experts to spread over ep", bool(experts)),
     }
     for axis, (words, has_them) in needs.items():
         if layout.size(axis) > 1 and not has_them:
             raise ScheduleError(f"mesh {layout.mesh.text}: {model.name} has no {words}")
-    heads = model.shape.attention.heads if model.shape is not None else 0
-    if heads % layout.size("tp"):
-        raise ScheduleError(
-            f"mesh {layout.mesh.text}: expected tp to divide the {heads} attention heads of {model.name}"
-        )
+    shape = model.shape
+    for heads, words in (
+        (shape.attention.heads if shape else 0, "attention"),
+        (shape.state_space.heads if shape and shape.state_space else 0, "state-space"),
+    ):
+        if heads % layout.size("tp"):
+            raise ScheduleError(
+                f"mesh {layout.mesh.text}: expected tp to divide the {heads} {words} heads of {model.name}"
+            )
     if spread := [number for number in experts if number % layout.size("ep")]:
         raise ScheduleError(
             f"mesh {layout.mesh.text}: expected ep to divide the {spread[0]} experts of {model.name}"

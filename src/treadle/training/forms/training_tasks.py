@@ -94,7 +94,7 @@ def training_tasks(
     shared = [(place, places[layer.shares]) for place, layer in enumerate(placed.layers) if layer.shares]
     ends = [(placed.stage_of(place), placed.stage_of(other), place) for place, other in shared]
     held = [
-        sum(share.held_elements(placed.layers[place]) for place in placed.places(stage))
+        sum(share.updated_elements(placed.layers[place]) for place in placed.places(stage))
         for stage in range(placed.stages)
     ]
     return stage_tasks(
@@ -124,6 +124,7 @@ def _tied_gradient(layer: ModelLayer, share: Share) -> tuple[str, int]:
 def stage_layer(layer: ModelLayer, seconds: LayerSeconds, share: Share) -> StageLayer:
     """Return a layer with what its ranks gather and reduce."""
     layout, options = share.layout, share.options
+    drops = share.reshards and layout.size("fsdp") > 1
     gathers: list[Communication] = []
     reductions: list[tuple[Communication, ...]] = []
     buckets: list[tuple[BucketKind, tuple[int, ...]]] = []
@@ -140,14 +141,22 @@ def stage_layer(layer: ModelLayer, seconds: LayerSeconds, share: Share) -> Stage
             total = [Communication(CollectiveKind.ALLREDUCE, replica, part)] if replica else []
             reductions.append((scatter, *total))
         elif replica:
+            kind = CollectiveKind.ALLREDUCE
+            if options.zero:
+                kind = CollectiveKind.REDUCE_SCATTER
+                # in a step like the last one, the weights that it updated
+                gathers.append(
+                    Communication(CollectiveKind.ALLGATHER, replica, ceil(elements * options.element_bytes))
+                )
             own = [weight for weight in reversed(layer.weights) if weight.expert == expert]
             sizes = tuple(ceil(share.elements(weight) * options.gradient_bytes) for weight in own)
-            buckets.append(((CollectiveKind.ALLREDUCE, replica), sizes))
+            buckets.append(((kind, replica), sizes))
     return StageLayer(
         layer.name,
         layer_passes(layer, seconds, share),
         dict.fromkeys((True, False), tuple(gathers)),
-        share.reshards,
+        drops,
+        not drops and options.zero < 2,
         tuple(reductions),
         tuple(buckets),
     )

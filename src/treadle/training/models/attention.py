@@ -40,6 +40,10 @@ class Heads:
     output_bias : bool
     has_norms : bool
         Norms of queries and of keys, one scale per dimension of a head.
+    has_wide_norms : bool
+        Norms of queries and of keys over all heads together (OLMo 2).
+    has_sinks : bool
+        A learned score per head to which no value belongs (gpt-oss).
     """
 
     heads: int
@@ -48,6 +52,8 @@ class Heads:
     has_bias: bool = False
     output_bias: bool = False
     has_norms: bool = False
+    has_wide_norms: bool = False
+    has_sinks: bool = False
 
     @property
     def kv_elements(self) -> int:
@@ -83,6 +89,10 @@ class Heads:
             weights.append(Weight(f"{cross}output bias", hidden, split=False))
         if self.has_norms:
             weights.append(Weight(f"{cross}head norms", 2 * self.head_dim, split=False))
+        if self.has_wide_norms:
+            weights.append(Weight("head norms", queries + keys // 2))
+        if self.has_sinks:
+            weights.append(Weight("sinks", self.heads))
         works = [
             product_work(f"{cross}query", hidden, queries),
             product_work(f"{cross}key and value", hidden, keys, stream=attended.stream),
@@ -90,7 +100,7 @@ class Heads:
         if not is_cross:
             # Rotations (or norms) of queries and keys: read and written once.
             turned = 2 * (queries + keys // 2)
-            works.append(Work("rotation", WorkKind.ELEMENTWISE, moved_elements=turned))
+            works.append(Work("rotation", WorkKind.ELEMENTWISE, moved_elements=turned, moved_backward=turned))
         works += [
             Work(
                 f"{cross}scores",
@@ -98,6 +108,7 @@ class Heads:
                 flops_per_context=self.score_flops,
                 moved_elements=2 * queries + keys,
                 moved_per_context=keys,
+                score_elements=score_traffic(self.heads, has_dropout=has_dropout),
                 attended=attended,
             ),
             product_work(f"{cross}output", queries, hidden),
@@ -193,6 +204,7 @@ class LatentHeads:
                 flops_per_cached=self.latent_score_flops,
                 moved_elements=queries + unfolded + values,
                 moved_per_context=self.cache_elements,
+                score_elements=score_traffic(self.heads, has_dropout=has_dropout),
                 attended=attended,
             ),
             product_work("output", values, hidden),
@@ -211,3 +223,14 @@ def score_matrices(heads: int, attended: Attended, *, has_dropout: bool, name: s
     whole = Attended(attended.stream, is_causal=False)  # masked entries are stored as well
     elements = heads * (2 + MASK if has_dropout else Fraction(1))
     return (Saved(f"{name}score matrices", elements, attended=whole, in_attention=True),)
+
+
+def score_traffic(heads: int, *, has_dropout: bool) -> tuple[Fraction, Fraction]:
+    """Return elements per token and context token that attention moves without a fused kernel.
+
+    Forward a product writes the scores, the softmax reads and writes, a product reads; dropout reads, writes
+    and writes its mask. Backward the gradients of these are written and read, and two products read
+    the softmax and the gradient of the scores.
+    """
+    forward, backward = (6 + MASK, 9 + MASK) if has_dropout else (Fraction(4), Fraction(7))
+    return heads * forward, heads * backward

@@ -10,13 +10,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 from treadle.errors import FormatError
 from treadle.input_files import parse_json
 from treadle.spelling import unknown
 from treadle.training.models.attention import Heads, LatentHeads
 from treadle.training.models.feed_forward import Experts
+from treadle.training.models.state_space import StateSpace
 from treadle.training.models.training_model import TrainingModel
 from treadle.training.models.transformer import transformer
 from treadle.training.models.transformer_shape import TransformerShape
@@ -25,6 +26,7 @@ MAX_CONFIG_BYTES = 2**20
 _MOST = 2**24
 """Of any width, vocabulary or length."""
 _MOST_LAYERS = 4096
+_Item = TypeVar("_Item")
 
 
 class _Config:
@@ -66,7 +68,30 @@ class _Config:
         """How many blocks."""
         return self.count(name, default, most=_MOST_LAYERS)
 
-    def heads(self, *, bias: bool = False, output_bias: bool = False, norms: bool = False) -> Heads:
+    def listed(self, name: str, known: Mapping[Any, _Item]) -> list[_Item]:
+        """What the entries of a list stand for; empty without it."""
+        value = self.table.get(name) or []
+        if not isinstance(value, list) or not all(
+            isinstance(one, str | int) and one in known for one in value
+        ):
+            raise FormatError(f"config.json: {name}: expected a list of {', '.join(map(str, known))}")
+        return [known[one] for one in value]
+
+    def windows(self, window: int, *, full_every: int) -> tuple[int, ...]:
+        """Tokens that attention sees by block: as `layer_types` lists them, or all in every so many-th."""
+        known = {"full_attention": 0, "sliding_attention": window, "chunked_attention": window}
+        listed = self.listed("layer_types", known) or self.listed("no_rope_layers", {1: window, 0: 0})
+        if listed and len(listed) != (count := self.layers()):
+            raise FormatError(f"config.json: layer_types: expected {count}, one a layer, found {len(listed)}")
+        return tuple(listed) or (window,) * (full_every - 1) + (0,)
+
+    def check(self) -> None:
+        """Refuse a configuration that lacks keys."""
+        if self.missing:
+            missing = ", ".join(dict.fromkeys(self.missing))
+            raise FormatError(f"config.json: of {self.kind}, these keys are missing: {missing}")
+
+    def heads(self, *, bias: bool = False, output_bias: bool = False, **more: bool) -> Heads:
         """Attention by the keys that most formats share."""
         hidden, heads = self.count("hidden_size"), self.count("num_attention_heads")
         head_dim = self.count("head_dim", max(hidden // heads, 1))
@@ -77,7 +102,20 @@ class _Config:
             )
         if heads % kv_heads:
             raise FormatError(f"config.json: num_key_value_heads {kv_heads} does not divide {heads} heads")
-        return Heads(heads, kv_heads, head_dim, has_bias=bias, output_bias=output_bias, has_norms=norms)
+        return Heads(heads, kv_heads, head_dim, has_bias=bias, output_bias=output_bias, **more)
+
+    def state_space(self, heads: str, head_dim: str, state: str) -> StateSpace:
+        """Mamba-2 by the keys that its formats share, and these."""
+        return StateSpace(
+            self.count(heads),
+            self.count(head_dim),
+            self.count(state),
+            self.count("n_groups"),
+            self.count("conv_kernel"),
+            self.count("chunk_size"),
+            self.is_set("use_bias"),
+            self.is_set("use_conv_bias", True),
+        )
 
 
 def _shown(value: object) -> str:
@@ -90,9 +128,9 @@ def _decoder(config: _Config, heads: Heads | LatentHeads, **more: Any) -> Transf
     fields: dict[str, Any] = {
         "name": config.kind,
         "hidden": config.count("hidden_size"),
-        "feed_forward": config.count("intermediate_size"),
+        "feed_forward": config.count("intermediate_size", more.get("feed_forward")),
         "vocabulary": config.count("vocab_size"),
-        "layers": config.layers(),
+        "layers": config.layers(default=more.get("layers")),
         "attention": heads,
         "is_tied": config.is_set("tie_word_embeddings"),
         "max_tokens": config.count("max_position_embeddings", 0, least=0),
@@ -106,59 +144,167 @@ def _llama(config: _Config) -> TransformerShape:
 
 
 def _mistral(config: _Config) -> TransformerShape:
-    return _decoder(config, config.heads(), window=config.count("sliding_window", 0))
+    return _decoder(config, config.heads(), windows=(config.count("sliding_window", 0),))
+
+
+def _olmo(config: _Config, **more: Any) -> TransformerShape:
+    bias = config.is_set("attention_bias")
+    return _decoder(config, config.heads(bias=bias, output_bias=bias, has_wide_norms=True), **more)
+
+
+def _experts(config: _Config, experts: str, width: str, **more: Any) -> Experts:
+    return Experts(config.count(experts), config.count("num_experts_per_tok"), config.count(width), **more)
 
 
 def _qwen(config: _Config, *, norms: bool = False, **more: Any) -> TransformerShape:
     config.expect("use_sliding_window", False)
     bias = config.is_set("attention_bias") if norms else True
-    heads = config.heads(bias=bias, output_bias=bias and norms, norms=norms)
+    heads = config.heads(bias=bias, output_bias=bias and norms, has_norms=norms)
     return _decoder(config, heads, **more)
 
 
 def _qwen_moe(config: _Config, *, is_third: bool) -> TransformerShape:
     shared = 0 if is_third else config.count("shared_expert_intermediate_size")
     config.expect("mlp_only_layers", [])
-    experts = Experts(
-        config.count("num_experts"),
-        config.count("num_experts_per_tok"),
-        config.count("moe_intermediate_size"),
-        shared_feed_forward=shared,
-        shared_gate=not is_third,
+    experts = _experts(
+        config, "num_experts", "moe_intermediate_size", shared_feed_forward=shared, shared_gate=not is_third
     )
     every = config.count("decoder_sparse_step", 1)
     return _qwen(config, norms=is_third, experts=experts, expert_every=every)
 
 
-def _gemma(config: _Config, **more: Any) -> TransformerShape:
+def _gemma(config: _Config, *, norms: bool = False, **more: Any) -> TransformerShape:
     config.expect("attention_bias", False)
-    return _decoder(config, config.heads(), is_tied=config.is_set("tie_word_embeddings", True), **more)
+    heads = config.heads(has_norms=norms)
+    return _decoder(config, heads, is_tied=config.is_set("tie_word_embeddings", True), **more)
 
 
-def _gemma2(config: _Config) -> TransformerShape:
-    window = config.count("sliding_window", 4096)
-    return _gemma(config, norms_per_block=4, window=window, window_every=2)
+def _windowed_gemma(config: _Config, *, every: int, norms: bool = False) -> TransformerShape:
+    every = config.count("sliding_window_pattern", config.count("_sliding_window_pattern", every))
+    windows = config.windows(config.count("sliding_window", 4096), full_every=every)
+    return _gemma(config, norms=norms, norms_per_block=4, windows=windows)
+
+
+def _gpt_oss(config: _Config) -> TransformerShape:
+    bias = config.is_set("attention_bias", True)
+    return _decoder(
+        config,
+        config.heads(bias=bias, output_bias=bias, has_sinks=True),
+        experts=_experts(config, "num_local_experts", "intermediate_size", has_bias=True),
+        windows=config.windows(config.count("sliding_window", 0), full_every=2),
+    )
 
 
 def _mixtral(config: _Config) -> TransformerShape:
-    experts = Experts(
-        config.count("num_local_experts"),
-        config.count("num_experts_per_tok"),
-        config.count("intermediate_size"),
+    experts = _experts(config, "num_local_experts", "intermediate_size")
+    return _decoder(config, config.heads(), experts=experts, windows=(config.count("sliding_window", 0),))
+
+
+def _llama4(config: _Config) -> TransformerShape:
+    bias, every = config.is_set("attention_bias"), config.count("interleave_moe_layer_step")
+    config.expect("moe_layers", list(range(every - 1, config.layers(), every)))
+    chunk, interval = config.count("attention_chunk_size", 0), config.count("no_rope_layer_interval")
+    width = config.count("intermediate_size")
+    return _decoder(
+        config,
+        config.heads(bias=bias, output_bias=bias),
+        feed_forward=config.count("intermediate_size_mlp"),
+        experts=_experts(config, "num_local_experts", "intermediate_size", shared_feed_forward=width),
+        expert_every=every,
+        windows=config.windows(chunk, full_every=interval),
+        has_chunks=True,
     )
-    return _decoder(config, config.heads(), experts=experts, window=config.count("sliding_window", 0))
+
+
+def _shared_experts(config: _Config) -> dict[str, Any]:
+    """Experts of which some are shared, and how many blocks before them are dense."""
+    name = "moe_intermediate_size"
+    shared = config.count(name) * config.count("n_shared_experts", 0, least=0)
+    experts = _experts(config, "n_routed_experts", name, shared_feed_forward=shared)
+    return {"experts": experts, "first_dense": config.count("first_k_dense_replace", 0, least=0)}
+
+
+def _glm4_moe(config: _Config) -> TransformerShape:
+    heads = config.heads(bias=config.is_set("attention_bias"), has_norms=config.is_set("use_qk_norm"))
+    return _decoder(config, heads, **_shared_experts(config))
+
+
+_HALVES = {
+    **dict.fromkeys(("mamba", "linear_attention"), "M"),
+    **dict.fromkeys(("attention", "full_attention"), "*"),
+    "mlp": "-",
+    "moe": "E",
+}
+"""Letters of a pattern by words of ``layers_block_type``."""
+
+
+def _nemotron_h(config: _Config) -> TransformerShape:
+    config.expect("sliding_window", None)
+    found = config.table.get("hybrid_override_pattern") or "".join(
+        config.listed("layers_block_type", _HALVES)
+    )
+    pattern = found if isinstance(found, str) and set(found) <= set("M*-E") else ""
+    if not pattern or config.layers(default=len(pattern)) != len(pattern):
+        raise FormatError(
+            "config.json: hybrid_override_pattern: expected a letter M, *, - or E for each of "
+            f"num_hidden_layers, found {_shown(found)}"
+        )
+    bias = config.is_set("attention_bias")
+    head_dim = config.count("head_dim", config.count("attention_head_dim", 128))
+    shared = config.count("moe_shared_expert_intermediate_size") * config.count(
+        "n_shared_experts", 1, least=0
+    )
+    more = {"shared_feed_forward": shared, "latent": config.count("moe_latent_size", 0)}
+    experts = _experts(config, "n_routed_experts", "moe_intermediate_size", **more)
+    return _decoder(
+        config,
+        replace(config.heads(bias=bias, output_bias=bias), head_dim=head_dim),
+        layers=len(pattern),
+        is_gated=False,
+        has_bias=config.is_set("mlp_bias"),
+        pattern=pattern,
+        state_space=config.state_space("mamba_num_heads", "mamba_head_dim", "ssm_state_size"),
+        experts=experts if "E" in pattern else None,
+    )
+
+
+def _mamba2(config: _Config) -> TransformerShape:
+    space = config.state_space("num_heads", "head_dim", "state_size")
+    inner = config.count("expand") * config.count("hidden_size")
+    if space.inner != inner:
+        raise FormatError(f"config.json: num_heads x head_dim: expected expand x hidden_size, {inner}")
+    heads = Heads(space.heads, space.heads, space.head_dim)
+    return _decoder(config, heads, feed_forward=0, pattern="M" * config.layers(), state_space=space)
+
+
+def _from_mamba_ssm(table: Mapping[str, Any]) -> dict[str, Any]:
+    """The keys of ``mamba2`` from those of the library mamba_ssm, whose configurations name no type."""
+    config = _Config({"layer": "Mamba1", **table, **table["ssm_cfg"]}, "mamba_ssm")
+    for name, expected in (("layer", "Mamba2"), ("d_intermediate", 0), ("attn_layer_idx", [])):
+        config.expect(name, expected)
+    hidden, expand, head_dim = config.count("d_model"), config.count("expand", 2), config.count("headdim", 64)
+    words, multiple = config.count("vocab_size"), config.count("pad_vocab_size_multiple", 8)
+    found = {
+        "model_type": "mamba2",
+        "hidden_size": hidden,
+        "num_hidden_layers": config.layers("n_layer"),
+        "vocab_size": -(-words // multiple) * multiple,
+        "expand": expand,
+        "head_dim": head_dim,
+        "num_heads": expand * hidden // head_dim,
+        "state_size": config.count("d_state", 128),
+        "n_groups": config.count("ngroups", 1),
+        "conv_kernel": config.count("d_conv", 4),
+        "chunk_size": config.count("chunk_size", 256),
+        "tie_word_embeddings": config.is_set("tie_embeddings", True),
+    }
+    config.check()
+    return found
 
 
 def _deepseek(config: _Config) -> TransformerShape:
     config.expect("moe_layer_freq", 1)
     config.expect("attention_bias", False)
-    width = config.count("moe_intermediate_size")
-    experts = Experts(
-        config.count("n_routed_experts"),
-        config.count("num_experts_per_tok"),
-        width,
-        shared_feed_forward=width * config.count("n_shared_experts", 0, least=0),
-    )
     heads = LatentHeads(
         config.count("num_attention_heads"),
         config.count("q_lora_rank", 0),
@@ -167,8 +313,7 @@ def _deepseek(config: _Config) -> TransformerShape:
         config.count("qk_rope_head_dim"),
         config.count("v_head_dim"),
     )
-    first = config.count("first_k_dense_replace", 0, least=0)
-    return _decoder(config, heads, experts=experts, first_dense=first)
+    return _decoder(config, heads, **_shared_experts(config))
 
 
 def _gpt2(config: _Config) -> TransformerShape:
@@ -232,11 +377,21 @@ CONFIG_READERS: Mapping[str, Callable[[_Config], TransformerShape]] = MappingPro
         "deepseek_v2": _deepseek,
         "deepseek_v3": _deepseek,
         "gemma": _gemma,
-        "gemma2": _gemma2,
+        "gemma2": partial(_windowed_gemma, every=2),
+        "gemma3_text": partial(_windowed_gemma, every=6, norms=True),
+        "glm4_moe": _glm4_moe,
         "gpt2": _gpt2,
+        "gpt_oss": _gpt_oss,
+        "kimi_k2": _deepseek,
         "llama": _llama,
+        "llama4_text": _llama4,
+        "mamba2": _mamba2,
         "mistral": _mistral,
         "mixtral": _mixtral,
+        "nemotron_h": _nemotron_h,
+        "olmo2": partial(_olmo, norms_follow=True),
+        "olmoe": lambda c: _olmo(c, experts=_experts(c, "num_experts", "intermediate_size")),
+        "phi3": _mistral,
         "qwen2": _qwen,
         "qwen2_moe": partial(_qwen_moe, is_third=False),
         "qwen3": partial(_qwen, norms=True),
@@ -246,6 +401,44 @@ CONFIG_READERS: Mapping[str, Callable[[_Config], TransformerShape]] = MappingPro
     }
 )
 """By ``model_type``."""
+_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
+    "deepseek_v3": {"first_k_dense_replace": 3, "n_shared_experts": 1, "q_lora_rank": 1536},
+    "gemma3_text": {
+        "vocab_size": 262_208, "hidden_size": 2304, "intermediate_size": 9216, "num_hidden_layers": 26,
+        "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 256,
+        "max_position_embeddings": 131_072,
+    },
+    "glm4_moe": {
+        "num_key_value_heads": 8, "n_routed_experts": 128, "num_experts_per_tok": 8,
+        "moe_intermediate_size": 1408, "n_shared_experts": 1, "first_k_dense_replace": 1,
+        "max_position_embeddings": 131_072,
+    },
+    "gpt_oss": {
+        "num_key_value_heads": 8, "head_dim": 64, "sliding_window": 128, "num_experts_per_tok": 4,
+        "max_position_embeddings": 131_072,
+    },
+    "llama4_text": {
+        "vocab_size": 202_048, "hidden_size": 5120, "intermediate_size": 8192,
+        "intermediate_size_mlp": 16_384, "num_hidden_layers": 48, "num_attention_heads": 40,
+        "num_key_value_heads": 8, "head_dim": 128, "num_local_experts": 16, "num_experts_per_tok": 1,
+        "interleave_moe_layer_step": 1, "no_rope_layer_interval": 4, "attention_chunk_size": 8192,
+        "max_position_embeddings": 131_072,
+    },
+    "mamba2": {
+        "num_heads": 128, "head_dim": 64, "state_size": 128, "expand": 2, "n_groups": 8, "conv_kernel": 4,
+        "chunk_size": 256,
+    },
+    "nemotron_h": {
+        "num_key_value_heads": 8, "mamba_num_heads": 128, "mamba_head_dim": 64, "ssm_state_size": 128,
+        "n_groups": 8, "conv_kernel": 4, "chunk_size": 128, "n_routed_experts": 8, "num_experts_per_tok": 2,
+        "moe_intermediate_size": 7688, "moe_shared_expert_intermediate_size": 7688,
+        "max_position_embeddings": 4096,
+    },
+    "olmo2": {"max_position_embeddings": 2048},
+    "olmoe": {"num_experts": 64, "num_experts_per_tok": 8, "max_position_embeddings": 4096},
+    "phi3": {"max_position_embeddings": 4096},
+}  # fmt: skip
+"""What transformers takes for absent keys: a ``text_config`` leaves out what equals these."""
 
 
 def read_config(text: str, *, name: str = "") -> TrainingModel:
@@ -275,20 +468,26 @@ def read_config(text: str, *, name: str = "") -> TrainingModel:
     table = parse_json(text, source="config.json")
     if not isinstance(table, dict):
         raise FormatError(f"config.json: expected an object, found {_shown(table)}")
+    source = "config.json"
+    if "model_type" not in table and isinstance(table.get("ssm_cfg"), dict):
+        table = _from_mamba_ssm(table)
+    elif isinstance(inner := table.get("text_config"), dict):
+        source, table = (
+            "text part of the config.json",
+            {"model_type": f"{table.get('model_type')}_text", **inner},
+        )
     kind = table.get("model_type")
     if not isinstance(kind, str) or kind not in CONFIG_READERS:
         if kind is None:
             raise FormatError(f"config.json: model_type is missing; known are {', '.join(CONFIG_READERS)}")
         found = _shown(kind).strip("'")
         raise FormatError(f"config.json: {unknown('model_type', found, CONFIG_READERS)}")
-    config = _Config(table, kind)
+    config = _Config({**_DEFAULTS.get(kind, {}), **table}, kind)
     shape = CONFIG_READERS[kind](config)
-    if config.missing:
-        missing = ", ".join(dict.fromkeys(config.missing))
-        raise FormatError(f"config.json: of {kind}, these keys are missing: {missing}")
+    config.check()
     if shape.experts is not None and shape.experts.top_k > shape.experts.experts:
         raise FormatError(
             f"config.json: a token cannot visit {shape.experts.top_k} of {shape.experts.experts} experts"
         )
     model = transformer(shape)
-    return replace(model, name=name or kind, source=f"config.json of a {kind} model")
+    return replace(model, name=name or kind, source=f"{source} of a {kind} model")

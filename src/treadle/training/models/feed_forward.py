@@ -22,6 +22,10 @@ class Experts:
         Inner width of all experts together that every token visits; 0: none.
     shared_gate : bool
         A gate of the shared experts (Qwen2-MoE): a weight per hidden dimension.
+    has_bias : bool
+        Of the router and of the experts that tokens are routed to (gpt-oss).
+    latent : int
+        Width to which tokens are projected before they are routed (Nemotron 3 Super); 0: none.
     """
 
     experts: int
@@ -29,6 +33,12 @@ class Experts:
     feed_forward: int
     shared_feed_forward: int = 0
     shared_gate: bool = False
+    has_bias: bool = False
+    latent: int = 0
+
+    def routed_width(self, hidden: int) -> int:
+        """Elements of a token as it is routed."""
+        return self.latent or hidden
 
 
 def dense_parts(
@@ -49,7 +59,13 @@ def dense_parts(
         weights.append(Weight(f"{name}down bias", copies * hidden, split=False, expert=is_expert))
     works = (
         product_work(f"{name}up", hidden, columns, copies=copies, expert=is_expert),
-        Work(f"{name}activation", WorkKind.ELEMENTWISE, moved_elements=columns + inner, expert=is_expert),
+        Work(
+            f"{name}activation",
+            WorkKind.ELEMENTWISE,
+            moved_elements=columns + inner,
+            moved_backward=2 * columns + inner,
+            expert=is_expert,
+        ),
         product_work(f"{name}down", inner, hidden, copies=copies, expert=is_expert),
     )
     return BlockParts(tuple(weights), works, (Saved(f"{name}activation", 2 * columns, expert=is_expert),))
@@ -57,22 +73,52 @@ def dense_parts(
 
 def expert_parts(hidden: int, shape: Experts, *, is_gated: bool) -> BlockParts:
     """Router, shared experts, and experts, each token visiting `top_k` of them."""
-    router = BlockParts(
-        (Weight("router", hidden * shape.experts, split=False),),
-        (product_work("router", hidden, shape.experts, split=False),),
-        (Saved("router", shape.experts, split=False),),
-    )
+    width = shape.routed_width(hidden)
+    router = _uncut_product("router", hidden, shape.experts, shape.experts, has_bias=shape.has_bias)
     if shape.shared_feed_forward:
         router += dense_parts(hidden, shape.shared_feed_forward, is_gated=is_gated, name="shared ")
     if shape.shared_gate:
         router += BlockParts((Weight("shared gate", hidden, split=False),))
-    one = dense_parts(hidden, shape.feed_forward, is_gated=is_gated, name="expert ", experts=shape.experts)
+    if shape.latent:
+        router += _uncut_product("latent", hidden, width, width)
+        router += _uncut_product("latent output", width, hidden, width)
+    one = dense_parts(
+        width,
+        shape.feed_forward,
+        is_gated=is_gated,
+        has_bias=shape.has_bias,
+        name="expert ",
+        experts=shape.experts,
+    )
     works = tuple(
-        replace(work, flops=shape.top_k * work.flops, moved_elements=shape.top_k * work.moved_elements)
+        replace(
+            work,
+            flops=shape.top_k * work.flops,
+            moved_elements=shape.top_k * work.moved_elements,
+            moved_backward=None if work.moved_backward is None else shape.top_k * work.moved_backward,
+        )
         for work in one.works
     )
     saved = tuple(
         Saved(part.name, shape.top_k * part.elements, expert=True)
-        for part in (*one.saved, Saved("expert input", hidden, expert=True))
+        for part in (*one.saved, Saved("expert input", width, expert=True))
     )
-    return router + BlockParts(one.weights, works, saved)
+    # a token's copies are laid out by expert and added up again; backward both, and gradients of the gates
+    copies = (1 + shape.top_k) * width
+    routing = Work(
+        "routing",
+        WorkKind.ELEMENTWISE,
+        moved_elements=2 * copies,
+        moved_backward=3 * (copies + shape.top_k * width),
+        split=False,
+    )
+    return router + BlockParts(one.weights, (routing, *works), saved)
+
+
+def _uncut_product(name: str, rows: int, columns: int, saved: int, *, has_bias: bool = False) -> BlockParts:
+    """A product of which each rank of tensor parallelism has all."""
+    return BlockParts(
+        (Weight(name, (rows + has_bias) * columns, split=False),),
+        (product_work(name, rows, columns, split=False),),
+        (Saved(name, saved, split=False),),
+    )

@@ -43,11 +43,14 @@ class Attended:
         Only those before it.
     window : int
         At most so many, the nearest before it; 0: no limit.
+    is_chunked : bool
+        Windows are pieces that the sequence is cut into; a token attends within its own (Llama 4).
     """
 
     stream: str = ""
     is_causal: bool = True
     window: int = 0
+    is_chunked: bool = False
 
     def mean(self, tokens: int) -> Fraction:
         """Context tokens of a token, on average over a sequence of so many.
@@ -59,10 +62,13 @@ class Attended:
         >>> Attended().mean(4096), Attended(is_causal=False).mean(4096), Attended(window=1024).mean(4096)
         (Fraction(2048, 1), Fraction(4096, 1), Fraction(896, 1))
         """
-        if not self.is_causal:
+        if not self.is_causal or not tokens:
             return Fraction(tokens)
         reach = min(self.window or tokens, tokens)
-        return reach - Fraction(reach * reach, 2 * tokens) if tokens else Fraction(0)
+        if self.is_chunked:
+            n_chunks, rest = divmod(tokens, reach)
+            return Fraction(n_chunks * reach**2 + rest**2, 2 * tokens)
+        return reach - Fraction(reach * reach, 2 * tokens)
 
     def last(self, tokens: int) -> int:
         """Context tokens of the next token after so many: the work of decoding."""
@@ -106,8 +112,15 @@ class Work:
         The same for a token that is decoded, where they differ (a latent that is not unfolded); 0: as above.
     moved_elements : int
         Elements of activations read and written per token, if nothing stays in caches.
+    moved_backward : int, optional
+        The same of the backward pass; None: twice as many.
     moved_per_context : int
         Elements of keys and values read per context token of a sequence when one token is decoded.
+    moved_decoding : int
+        Elements read and written besides per token that is decoded: the state of a sequence.
+    score_elements : tuple of two numbers
+        Elements of score matrices that pass through the memory per token and token attended, forward and
+        backward, if no fused kernel spares them.
     weight_elements : int
         Elements of weights read whenever it runs; of all experts together, where it belongs to experts.
     split : bool
@@ -127,7 +140,10 @@ class Work:
     flops_per_context: int = 0
     flops_per_cached: int = 0
     moved_elements: int = 0
+    moved_backward: int | None = None
     moved_per_context: int = 0
+    moved_decoding: int = 0
+    score_elements: tuple[int | Fraction, int | Fraction] = (0, 0)
     weight_elements: int = 0
     split: bool = True
     expert: bool = False

@@ -11,6 +11,8 @@ from treadle.errors import TreadleError
 from treadle.training.models.model_layer import ModelLayer
 from treadle.training.models.transformer_shape import TransformerShape
 
+MOST_DEFAULT_TOKENS = 4096
+"""Of a sequence: models take up to a million, which few train with."""
 BACKWARD_PASSES = 2
 """Model FLOPs of the backward pass, in forward passes: gradients of inputs and of weights."""
 
@@ -63,6 +65,11 @@ class TrainingModel:
         return len(self.layers)
 
     @property
+    def default_tokens(self) -> int:
+        """Tokens of a sequence where none are given: `max_tokens`, at most 4096; 0 if that is unknown."""
+        return min(self.max_tokens, MOST_DEFAULT_TOKENS)
+
+    @property
     def parameters(self) -> int:
         """Elements of all weights; a tied embedding counts once."""
         return sum(layer.parameters for layer in self.layers)
@@ -71,6 +78,13 @@ class TrainingModel:
     def active_parameters(self) -> int:
         """Elements of the weights that a token meets."""
         return int(sum(layer.active_parameters for layer in self.layers))
+
+    @property
+    def embedding_parameters(self) -> int:
+        """Elements of tables of words that no head shares: some publishers do not count them as active."""
+        shared = {layer.shares for layer in self.layers}
+        tables = (layer for layer in self.layers if layer.is_lookup and not layer.experts)
+        return sum(layer.parameters for layer in tables if layer.name not in shared)
 
     @property
     def streams(self) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from treadle.training.models.model_layer import (
     product_work,
 )
 from treadle.training.models.training_model import TrainingModel
-from treadle.training.models.transformer_shape import TransformerShape
+from treadle.training.models.transformer_shape import BlockKind, TransformerShape
 
 LOGIT_ELEMENTS = 2
 """Elements kept per entry of the logits: the loss is taken in fp32."""
@@ -62,7 +62,15 @@ def _embedding(shape: TransformerShape, name: str, stream: str, *, shares: str =
         name,
         stream,
         () if shares else tuple(weights),
-        works=(Work("embedding", WorkKind.LOOKUP, moved_elements=reads * shape.hidden, split=False),),
+        works=(
+            Work(
+                "embedding",
+                WorkKind.LOOKUP,
+                moved_elements=reads * shape.hidden,
+                moved_backward=reads * shape.hidden,
+                split=False,
+            ),
+        ),
         saved=(Saved("mask", MASK * shape.hidden, split=False),) if shape.has_dropout else (),
         boundary_elements=shape.hidden,
         # A table cut by words needs a sum forward; the head needs one backward: counted here for both.
@@ -74,32 +82,39 @@ def _embedding(shape: TransformerShape, name: str, stream: str, *, shares: str =
 def _blocks(shape: TransformerShape, stream: str, count: int) -> Iterator[ModelLayer]:
     for index in range(count):
         kind = shape.block_kind(index)
-        own = Attended(is_causal=stream != "encoder", window=kind.window)
-        yield _block(shape, f"{stream or 'block'} {index}", stream, own, has_experts=kind.has_experts)
+        own = Attended(is_causal=stream != "encoder", window=kind.window, is_chunked=shape.has_chunks)
+        yield _block(shape, f"{stream or 'block'} {index}", stream, own, kind)
 
 
-def _block(
-    shape: TransformerShape, name: str, stream: str, own: Attended, *, has_experts: bool
-) -> ModelLayer:
-    hidden, is_cross = shape.hidden, stream == "decoder"
-    parts = _norm(shape, "attention") + shape.attention.parts(hidden, own, has_dropout=shape.has_dropout)
-    parts += _residual(shape, "attention")
-    if name.endswith(" 0") and shape.position_buckets and isinstance(shape.attention, Heads):
-        parts += BlockParts((Weight("positions", shape.position_buckets * shape.attention.heads),))
+def _block(shape: TransformerShape, name: str, stream: str, own: Attended, kind: BlockKind) -> ModelLayer:
+    hidden, is_cross, heads = shape.hidden, stream == "decoder", shape.attention
+    halves: list[BlockParts] = []
+    attends, space = kind.letter in ("", "*"), shape.state_space if kind.letter == "M" else None
+    if attends:
+        parts = _norm(shape, "attention") + heads.parts(hidden, own, has_dropout=shape.has_dropout)
+        parts += _residual(shape, "attention")
+        if name.endswith(" 0") and shape.position_buckets and isinstance(heads, Heads):
+            parts += BlockParts((Weight("positions", shape.position_buckets * heads.heads),))
+        halves.append(parts)
     if is_cross:
         encoder = Attended("encoder", is_causal=False)
-        parts += _norm(shape, "cross attention")
-        parts += shape.attention.parts(hidden, encoder, has_dropout=shape.has_dropout)
-        parts += _residual(shape, "cross attention")
-    parts += _norm(shape, "feed-forward")
-    for index in range(shape.norms_per_block - 2):
-        parts += _bare_norm(shape, f"after {index}")
-    experts = shape.experts if has_experts else None
-    if experts is None:
-        parts += dense_parts(hidden, shape.feed_forward, is_gated=shape.is_gated, has_bias=shape.has_bias)
-    else:
-        parts += expert_parts(hidden, experts, is_gated=shape.is_gated)
-    parts += _residual(shape, "feed-forward")
+        parts = _norm(shape, "cross attention")
+        parts += heads.parts(hidden, encoder, has_dropout=shape.has_dropout)
+        halves.append(parts + _residual(shape, "cross attention"))
+    if space is not None:
+        halves.append(_norm(shape, "state space") + space.parts(hidden) + _residual(shape, "state space"))
+    experts = shape.experts if kind.has_experts else None
+    if kind.letter in ("", "-", "E"):
+        parts = _norm(shape, "feed-forward")
+        for index in range(shape.norms_per_block - 2):
+            parts += _bare_norm(shape, f"after {index}")
+        if experts is None:
+            parts += dense_parts(hidden, shape.feed_forward, is_gated=shape.is_gated, has_bias=shape.has_bias)
+        else:
+            parts += expert_parts(hidden, experts, is_gated=shape.is_gated)
+        halves.append(parts + _residual(shape, "feed-forward"))
+    parts = sum(halves, BlockParts())
+    cached = heads.cache_elements if attends else space.cache_elements if space else 0
     return ModelLayer(
         name,
         stream,
@@ -107,15 +122,15 @@ def _block(
         parts.works,
         parts.saved,
         boundary_elements=hidden,
-        reductions=3 if is_cross else 2,
+        reductions=len(halves),
         experts=experts.experts if experts else 0,
         top_k=experts.top_k if experts else 0,
-        routed_elements=experts.top_k * hidden if experts else 0,
+        routed_elements=experts.top_k * experts.routed_width(hidden) if experts else 0,
         exchanges=2 if experts else 0,
-        kv_elements=shape.attention.kv_elements,
-        cache_elements=shape.attention.cache_elements,
-        kv_pieces=shape.attention.kv_pieces,
-        cache_window=own.window,
+        kv_elements=heads.kv_elements if attends else 0,
+        cache_elements=cached,
+        kv_pieces=space.heads if space else heads.kv_pieces,
+        cache_window=1 if space else own.window,
     )
 
 
@@ -124,7 +139,15 @@ def _bare_norm(shape: TransformerShape, name: str) -> BlockParts:
     scale = shape.hidden * (2 if shape.norm_has_bias else 1)
     return BlockParts(
         (Weight(f"{name} norm", scale, split=False),),
-        (Work(f"{name} norm", WorkKind.ELEMENTWISE, moved_elements=2 * shape.hidden, split=False),),
+        (
+            Work(
+                f"{name} norm",
+                WorkKind.ELEMENTWISE,
+                moved_elements=2 * shape.hidden,
+                moved_backward=3 * shape.hidden,
+                split=False,
+            ),
+        ),
         (Saved(f"{name} norm input", shape.hidden, split=False),),
     )
 
@@ -137,7 +160,14 @@ def _norm(shape: TransformerShape, name: str) -> BlockParts:
 
 def _residual(shape: TransformerShape, name: str) -> BlockParts:
     """Dropout and sum: both read, the sum written."""
-    work = Work(f"{name} residual", WorkKind.ELEMENTWISE, moved_elements=3 * shape.hidden, split=False)
+    # backward the gradients of the products that read the norm are added up
+    work = Work(
+        f"{name} residual",
+        WorkKind.ELEMENTWISE,
+        moved_elements=3 * shape.hidden,
+        moved_backward=(3 if name == "attention" else 2) * shape.hidden,
+        split=False,
+    )
     mask = Saved(f"{name} mask", MASK * shape.hidden, split=False)
     return BlockParts((), (work,), (mask,) if shape.has_dropout else ())
 
@@ -146,7 +176,7 @@ def _head(shape: TransformerShape, stream: str) -> ModelLayer:
     hidden, words = shape.hidden, shape.vocabulary
     parts = _norm(shape, "final")
     logits = product_work("logits", hidden, words)
-    loss = Work("loss", WorkKind.ELEMENTWISE, moved_elements=3 * words)
+    loss = Work("loss", WorkKind.ELEMENTWISE, moved_elements=2 * words, moved_backward=4 * words)
     own = () if shape.is_tied else (Weight("logits", hidden * words),)
     return ModelLayer(
         "head",

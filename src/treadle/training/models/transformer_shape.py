@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from treadle.training.models.attention import Heads, LatentHeads
 from treadle.training.models.feed_forward import Experts
+from treadle.training.models.state_space import StateSpace
 
 
 @dataclass(frozen=True)
@@ -18,10 +19,13 @@ class BlockKind:
         A router and experts, not a dense feed-forward half.
     window : int
         Last tokens that attention sees; 0: all.
+    letter : str
+        Its only half, as in `TransformerShape.pattern`; "": attention and a feed-forward half.
     """
 
     has_experts: bool
     window: int
+    letter: str = ""
 
 
 @dataclass(frozen=True)
@@ -34,6 +38,7 @@ class TransformerShape:
     hidden, feed_forward, vocabulary, layers : int
         `layers`: of the decoder, or of the only stack; `feed_forward`: inner width of dense layers.
     attention : Heads or LatentHeads
+        Of a model whose pattern has none: the heads of its state space.
     encoder_layers : int
         With them, blocks of `layers` are decoders that attend to the encoder as well.
     is_gated : bool
@@ -44,14 +49,21 @@ class TransformerShape:
         Of the feed-forward products.
     norms_per_block : int
         Norms of a block with one attention; cross attention has one more.
+    norms_follow : bool
+        The two norms are of what the halves give, not of what they take (OLMo 2).
     norm_has_bias : bool
         LayerNorm (scale and bias), not RMSNorm (scale).
     positions : int
         Rows of a table of learned positions; 0: none.
     position_buckets : int
         Relative positions per head, learned in the first block of each stack (T5).
-    window, window_every : int
-        Attention sees the last `window` tokens (0: all) in every `window_every`-th block, from the first.
+    windows : tuple of int
+        Attention of each block sees so many last tokens (0: all); repeated for more blocks. Empty: all.
+    has_chunks : bool
+        Windows are pieces of the sequence, as in `Attended.is_chunked`.
+    pattern : str
+        Blocks with one half each (Nemotron-H): M state space, * attention, - feed-forward, E experts.
+    state_space : StateSpace or None
     experts : Experts or None
     expert_every, first_dense : int
         Every how many-th block has experts (the last of each group), after so many dense ones.
@@ -71,11 +83,14 @@ class TransformerShape:
     is_tied: bool = False
     has_bias: bool = False
     norms_per_block: int = 2
+    norms_follow: bool = False
     norm_has_bias: bool = False
     positions: int = 0
     position_buckets: int = 0
-    window: int = 0
-    window_every: int = 1
+    windows: tuple[int, ...] = ()
+    has_chunks: bool = False
+    pattern: str = ""
+    state_space: StateSpace | None = None
     experts: Experts | None = None
     expert_every: int = 1
     first_dense: int = 0
@@ -85,10 +100,12 @@ class TransformerShape:
 
     def block_kind(self, index: int) -> BlockKind:
         """What the block of this number, counted from 0 in its stack, is."""
+        if self.pattern:
+            return BlockKind(self.pattern[index] == "E", 0, self.pattern[index])
         since = index - self.first_dense
         return BlockKind(
             has_experts=self.experts is not None
             and since >= 0
             and since % self.expert_every == self.expert_every - 1,
-            window=0 if index % self.window_every else self.window,
+            window=self.windows[index % len(self.windows)] if self.windows else 0,
         )

@@ -72,8 +72,7 @@ def _gemma2(name: str, hidden: int, inner: int, layers: int, heads: Heads) -> Tr
         heads,
         is_tied=True,
         norms_per_block=4,
-        window=4096,
-        window_every=2,
+        windows=(4096, 0),
         max_tokens=8192,
         source=_GEMMA_2,
     )

@@ -144,8 +144,12 @@ class Machine:
         return list(torch.autograd.grad(made, [leaves[p] for p in places], gradients))
 
 
-def rms_norm(_: Machine, __: Node, x: Tensor, scale: Tensor) -> Tensor:
-    return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + 1e-5) * scale
+def rms_norm(_: Machine, node: Node, x: Tensor, scale: Tensor) -> Tensor:
+    """Over the dimensions of the scale, wherever they are in what is normed."""
+    roles = flat(node.operands[0].roles), flat(node.operands[1].roles)
+    over = [roles[0].index(index) for index in roles[1]]
+    scale = scale[tuple(slice(None) if index in roles[1] else None for index in roles[0])]
+    return x * torch.rsqrt(x.square().mean(over, keepdim=True) + 1e-5) * scale
 
 
 def layer_norm(_: Machine, __: Node, x: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
@@ -170,7 +174,11 @@ def attention(machine: Machine, node: Node, q: Tensor, k: Tensor, v: Tensor) -> 
     length = scores.shape[-1]
     back = torch.arange(length)[:, None] - torch.arange(length)[None]
     window = node.arguments["window"] or length
-    scores = scores.masked_fill((back < 0) | (back >= window), float("-inf"))
+    is_seen = (back >= 0) & (back < window)
+    if node.arguments.get("is_chunked"):
+        chunk = torch.arange(length) // window
+        is_seen = (back >= 0) & (chunk[:, None] == chunk[None])
+    scores = scores.masked_fill(~is_seen, float("-inf"))
     made = torch.einsum("bkgst,bktw->bkgsw", scores.softmax(-1), v)
     logs = scores.logsumexp(-1)
     return (made, logs) if has_groups else (made.squeeze(2), logs.squeeze(2))

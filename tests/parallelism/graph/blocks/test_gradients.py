@@ -38,6 +38,17 @@ CONFIGS = {
         "q_lora_rank": 5, "kv_lora_rank": 4, "qk_nope_head_dim": 6, "qk_rope_head_dim": 4, "v_head_dim": 3,
         "first_k_dense_replace": 1,
     },
+    "gemma3_text": SHARED | {"sliding_window": 3},
+    "glm4_moe": SHARED
+    | {"n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 5, "use_qk_norm": True},
+    "gpt_oss": SHARED | {"num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": 3},
+    "llama4_text": SHARED
+    | {
+        "num_local_experts": 4, "num_experts_per_tok": 2, "interleave_moe_layer_step": 2,
+        "intermediate_size_mlp": 9, "attention_chunk_size": 3,
+    },
+    "olmo2": SHARED,
+    "olmoe": SHARED | {"num_experts": 4, "num_experts_per_tok": 2},
 }  # fmt: skip
 
 

@@ -31,6 +31,7 @@ def attention_half(forward: Forward, shape: TransformerShape, kind: BlockKind, x
         queries, keys, values = _grouped(forward, shape.attention, x, is_rotated=not shape.positions)
     else:
         queries, keys, values = _latent(forward, shape.attention, x)
+    chunks = kind.window and shape.has_chunks
     attended, _ = forward.apply(
         "attention",
         OperatorKind.ATTENTION,
@@ -38,7 +39,7 @@ def attention_half(forward: Forward, shape: TransformerShape, kind: BlockKind, x
         (queries, keys, values),
         operator="attention",
         element_bytes=(2, STATISTICS_BYTES),
-        arguments={"is_causal": True, "window": kind.window},
+        arguments={"is_causal": True, "window": kind.window} | ({"is_chunked": True} if chunks else {}),
     )
     wo = forward.parameter("attention.wo.weight", "h(kgw)")
     made = forward.product("attention_output", "bkgsw,h(kgw)->bsh", attended, wo)
@@ -64,6 +65,10 @@ def _grouped(
             scale = forward.parameter(f"attention.{letter}_norm.weight", "d")
             word = f"{made},d->{made}"
             one = forward.pointwise(f"{name}_norm", word, (one, scale), operator="rms_norm", whole="d")
+        if heads.has_wide_norms and name != "value":
+            scale = forward.parameter(f"attention.{letter}_norm.weight", rows)
+            word, whole = f"{made},{rows}->{made}", rows.strip("()")
+            one = forward.pointwise(f"{name}_norm", word, (one, scale), operator="rms_norm", whole=whole)
         if is_rotated and name != "value":
             one = rotated(forward, name, made, one)
         found.append(one)

@@ -39,7 +39,7 @@ def feed_forward_half(
     """From the norm's output to summands of this half's output."""
     if not kind.has_experts or shape.experts is None:
         return (_dense(forward, shape, x, has_bias=shape.has_bias),)
-    made = [_routed(forward, shape, x)]
+    made = [_routed(forward, shape, shape.experts, x)]
     if shape.experts.shared_feed_forward:
         made.append(_shared(forward, shape, shape.experts, x))
     return tuple(made)
@@ -65,7 +65,7 @@ def _dense(
         table = forward.parameter(f"{module}.{weight}.weight", rows)
         made = forward.product(f"{name}{what}", f"{entering},{rows}->{inner}", x, table)
         return (
-            biased(forward, f"{name}{what}", f"{module}.{bias}.bias", inner, letter, made)
+            biased(forward, f"{name}{what}", f"{module}.{bias}.bias", inner, rows[:-1], made)
             if has_bias
             else made
         )
@@ -80,13 +80,15 @@ def _dense(
     down = forward.parameter(f"{module}.w2.weight", columns)
     made = forward.product(f"{name}down", f"{inner},{columns}->{entering}", active, down)
     if has_bias:
-        made = biased(forward, f"{name}down", f"{module}.w2.bias", entering, "h", made)
+        made = biased(forward, f"{name}down", f"{module}.w2.bias", entering, columns[:-1], made)
     return made
 
 
-def _routed(forward: Forward, shape: TransformerShape, x: TensorRef) -> TensorRef:
+def _routed(forward: Forward, shape: TransformerShape, experts: Experts, x: TensorRef) -> TensorRef:
     router = forward.parameter("router.gate.weight", "eh")
     scores = forward.product("router", "bsh,eh->bse", x, router)
+    if experts.has_bias:
+        scores = biased(forward, "router", "router.gate.bias", "bse", "e", scores)
     weights, choices = forward.apply(
         "route",
         OperatorKind.ELEMENTWISE,
@@ -104,7 +106,7 @@ def _routed(forward: Forward, shape: TransformerShape, x: TensorRef) -> TensorRe
         operator="dispatch",
         linear=((0,),),
     )
-    made = _dense(forward, shape, places, prefix="experts", entering="ecbh")
+    made = _dense(forward, shape, places, prefix="experts", entering="ecbh", has_bias=experts.has_bias)
     return forward.apply(
         "combine",
         OperatorKind.COMBINE,

@@ -1,7 +1,8 @@
 """The model graph of a transformer from its dimensions: embedding, blocks of one or several kinds, head.
 
 What differs between models is what `TransformerShape` says, as for the layers that `treadle train` counts. A
-norm, a rotation, an activation is one operator. Left out are dropout, and losses that balance experts.
+norm, a rotation, an activation is one operator. Left out are dropout, losses that balance experts, and sinks
+of attention (one number per head).
 """
 
 from __future__ import annotations
@@ -60,6 +61,10 @@ def model_graph(model: TrainingModel, *, batch: int, sequence: int) -> ModelGrap
         raise TreadleError(
             f"model {model.name}: its decoder attends to an encoder, and parts of a model graph follow each "
             "other; expected a model without an encoder"
+        )
+    if shape.pattern:
+        raise TreadleError(
+            f"model {model.name}: a model graph has no operators for state-space layers; use treadle train"
         )
     if min(batch, sequence) < 1:
         raise TreadleError(f"model {model.name}: {batch} samples of {sequence} tokens; expected 1 or more")
@@ -136,12 +141,15 @@ def _embedding(forward: Forward, shape: TransformerShape) -> ModelPart:
 
 def _block(forward: Forward, shape: TransformerShape, kind: BlockKind, name: str, repeats: int) -> ModelPart:
     x = entered = forward.placeholder("x", "bsh", Source.INPUT)
-    made = attention_half(forward, shape, kind, _norm(forward, shape, "attention_norm", x))
-    if shape.norms_per_block > 2:
+    follows = shape.norms_follow
+    made = x if follows else _norm(forward, shape, "attention_norm", x)
+    made = attention_half(forward, shape, kind, made)
+    if follows or shape.norms_per_block > 2:
         made = _norm(forward, shape, "post_attention_norm", made)
     x = forward.sum_of("attention_residual", "bsh", x, made)
-    halves = feed_forward_half(forward, shape, kind, _norm(forward, shape, "ffn_norm", x))
-    if shape.norms_per_block > 3:
+    made = x if follows else _norm(forward, shape, "ffn_norm", x)
+    halves = feed_forward_half(forward, shape, kind, made)
+    if follows or shape.norms_per_block > 3:
         if len(halves) > 1:
             halves = (forward.sum_of("experts_sum", "bsh", *halves),)
         halves = (_norm(forward, shape, "post_ffn_norm", halves[0]),)

@@ -1,0 +1,95 @@
+"""Shares of the peak that products and attention reach, by device and precision, fitted on published steps.
+
+`tools/training_fit.py` fits them and states the errors; docs/results/training-figures.md has every row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import log
+
+from treadle.training.compute_times import RooflineTimes
+from treadle.training.devices import ACCELERATORS, Accelerator
+
+
+@dataclass(frozen=True)
+class EfficiencyPreset:
+    """Efficiencies of a device at a precision.
+
+    Parameters
+    ----------
+    device, precision : str
+    products, attention : float
+        Shares of the peak at that precision.
+    source : str
+        Rows that were fitted, and the errors on rows that were not.
+    """
+
+    device: str
+    precision: str
+    products: float
+    attention: float
+    source: str
+
+
+PRESETS = (
+    EfficiencyPreset(
+        "a100",
+        "bf16",
+        0.737,
+        0.311,
+        "fitted on MPT; held rows (Megatron, 32 to 3072 GPUs): 7% off on average, at most 11%",
+    ),
+    EfficiencyPreset(
+        "h100",
+        "bf16",
+        0.582,
+        0.468,
+        "products fitted on MPT (6% off on average, at most 17%), attention on cuDNN's kernels in NeMo",
+    ),
+    EfficiencyPreset(
+        "h100",
+        "fp8",
+        0.680,
+        0.234,
+        "fitted on NeMo; held rows (NeMo, 8 to 1024 GPUs): 8% off on average, at most 18%",
+    ),
+)
+"""At fp8 attention stays in bf16, whose peak is half as high; stacks that are not NeMo's reach less there."""
+_ELSEWHERE = "on other devices expect errors of 25%"
+"""Half of the spread between A100 and H100, whose shares for bf16 products differ by a fifth."""
+
+
+def efficiency_of(device: Accelerator, precision: str) -> EfficiencyPreset:
+    """Return the preset of a device and precision, or of the device whose peak is nearest.
+
+    Examples
+    --------
+    >>> from treadle.training.devices import accelerator
+    >>> efficiency_of(accelerator("mi300x"), "bf16").device
+    'h100'
+    """
+    peak = device.peak(precision)
+
+    def distance(preset: EfficiencyPreset) -> tuple[bool, float]:
+        other = ACCELERATORS[preset.device].peak_flops[preset.precision]
+        return (preset.precision == "fp8") != (precision == "fp8"), abs(log(peak / other))
+
+    return min(PRESETS, key=distance)
+
+
+def preset_times(device: Accelerator, precision: str) -> RooflineTimes:
+    """Return the roofline of a device by its preset, with words on where it comes from.
+
+    Raises
+    ------
+    TreadleError
+        If the device has no products of that precision.
+    """
+    found = efficiency_of(device, precision)
+    source = found.source
+    if (device.name, precision) != (found.device, found.precision):
+        source = f"taken from {found.device} {found.precision}, the nearest measured: {_ELSEWHERE}"
+    return RooflineTimes(
+        device, precision, found.products, attention_efficiency=found.attention, source=source
+    )
