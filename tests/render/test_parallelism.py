@@ -53,8 +53,10 @@ def figures(seconds: float, **changes: Any) -> Any:
     values = {
         "name": "plan",
         "seconds": seconds,
+        "estimate_s": seconds * 3 / 4,
         "compute_s": seconds / 2,
         "exposed_s": seconds / 4,
+        "idle_s": seconds / 4,
         "communication_s": seconds / 8,
         "memory_bytes": seconds * GB,
         "by_axes": {},

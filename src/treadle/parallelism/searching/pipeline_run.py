@@ -1,15 +1,12 @@
 """Pipeline stages around the search of a plan: layers cut into stages, micro-batches, memory of each stage.
 
-The graph is that of one micro-batch, the search's mesh has no axis of stages. Stages hold fewer layers than
-the whole model, and several micro-batches of what is saved: what that comes to the evaluator says, and the
-search is repeated with a smaller limit until its plan fits as a pipeline. The bound is over cuts and plans of
-any memory: layers take what the search proves of a micro-batch without the optimizer, and stages do not all
-begin and end at once.
+The graph is that of one micro-batch, the search's mesh has no axis of stages. The search counts what the
+first stage holds without the ends of the model. The evaluator counts each stage in full: where more does not
+fit, the search is repeated with a smaller limit. Bounds hold for stages of equally many layers.
 
-The stages run micro-batches one after the other (1F1B). With m micro-batches the slowest stage is passed m
-times and each other one once, on the way in and out: (m - 1) * max + sum of the stages' seconds. The sum is
-that of all layers, so the best cut by this has the least maximum; of those the evenest is taken. What is
-reported is the timeline that `parallelism.evaluation` makes of it.
+The slowest stage is passed by all m micro-batches and each other one once, on the way in and out: with one
+piece of the model on each, (m - 1) * max + sum of the stages' seconds. The sum is that of all layers, so the
+best cut by this has the least maximum; of those the evenest is taken.
 """
 
 from __future__ import annotations
@@ -34,8 +31,6 @@ from treadle.training.costs import Costs
 
 _MOST_SEARCHES = 6
 _MOST_SIMULATED, _MOST_PRESETS = 2, 8
-_MOST_BOUND_PARTS = 20
-"""Of branch and bound, for what layers take at least."""
 
 
 def inner_mesh(mesh: Mesh) -> Mesh:
