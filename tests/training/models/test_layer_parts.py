@@ -174,6 +174,8 @@ def test_a_router_shared_experts_and_experts() -> None:
         product("shared up", 10, 6),
         Work("shared activation", ELEMENTWISE, moved_elements=6 + 3, moved_backward=12 + 3),
         product("shared down", 3, 10),
+        # the copies of a token and itself, twice; backward three times, and gradients of both copies
+        Work("routing", ELEMENTWISE, moved_elements=2 * 30, moved_backward=3 * 50, split=False),
         Work(
             "expert up",
             MATMUL,

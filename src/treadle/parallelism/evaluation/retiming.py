@@ -61,13 +61,8 @@ class NamedLayout:
             recompute=self.recompute,
             micro_batches=pipeline.micro_batches,
             interleave=pipeline.interleave,
-<<<<<<< HEAD
             zero=0 if "fsdp" in self.axes else plan.zero,
             reshard_after_forward=True,  # plans gather weights for each pass
-=======
-            reshard_after_forward=True,  # plans gather weights for each pass
-            zero=0 if "fsdp" in self.axes else plan.zero,
->>>>>>> w-ptests
             sequence_parallel=cuts,
         )
 
