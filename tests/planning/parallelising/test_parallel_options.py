@@ -31,7 +31,7 @@ from treadle.schedules.mesh import Mesh
 from treadle.training.devices import Accelerator
 from treadle.training.models.training_model import TrainingModel
 from treadle.training.models.zoo import zoo_model
-from treadle.training.prices.efficiency_presets import preset_times
+from treadle.training.prices.efficiency_presets import roofline_times
 
 KINDS = ("bf16", "fp16", "fp32")
 
@@ -43,7 +43,7 @@ def device(*precisions: str) -> Accelerator:
 
 def test_what_nobody_asked_for() -> None:
     found = parallel_request(device("fp32", "bf16"), None, {})
-    assert found.times == preset_times(found.device, "bf16")
+    assert found.times == roofline_times(found.device, "bf16")
     assert (found.memory_bytes, found.gap, found.overlap) == (3 * 2**20, 0.01, Overlap.LAYER)
     assert (found.tokens, found.sequence, dict(found.pins)) == (None, None, {})
 
