@@ -214,7 +214,7 @@ def test_a_pipeline_takes_its_slowest_stage_for_each_micro_batch_and_the_others_
         part(1, weight=0.5, sum=2),
     ]
     pipeline = Pipeline("pp", (2, 1, 1, 1), 4, 2)
-    assert _seconds(layers, [0.0, 4.0, 0.0, 2.0, 0.0], overlap, pipeline) == pytest.approx(seconds)
+    assert _seconds(layers, [0.0, 4.0, 0.0, 2.0, 0.0], overlap, pipeline, 1) == pytest.approx(seconds)
 
 
 MODEL = small_model(3, T, H, F)

@@ -29,7 +29,7 @@ from treadle.training.compute_times import RooflineTimes
 from treadle.training.devices import ACCELERATORS
 from treadle.training.forms.layer_passes import layer_seconds
 from treadle.training.models.zoo import zoo_model
-from treadle.training.training_options import Recompute
+from treadle.training.training_options import Recompute, TrainingOptions
 
 TIMES = RooflineTimes(ACCELERATORS["h100"], "bf16", 0.5)
 FIRST = lambda path, letters: Sharding((("dp",), *((),) * (len(letters) - 1)))  # noqa: E731
@@ -37,7 +37,7 @@ FIRST = lambda path, letters: Sharding((("dp",), *((),) * (len(letters) - 1)))  
 
 def timed(plan: ParallelPlan, overlap: str) -> tuple[Evaluation, Retimed]:
     own = costs(*plan.mesh.axis_names)
-    found = retimed(plan, MODEL, zoo_model("llama-3-8b"), own, TIMES)
+    found = retimed(plan, MODEL, zoo_model("llama-3-8b"), own, TIMES, options=TrainingOptions(kappa=1))
     assert isinstance(found, Retimed)
     assert found.layout.left_out == ()
     return evaluate(plan, MODEL, own, DeviceNumbers.of(TIMES), overlap=overlap), found
