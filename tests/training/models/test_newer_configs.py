@@ -333,7 +333,7 @@ def test_graphs_have_the_same_parameters(kind: str, more: Config) -> None:
         (small_config("gemma3_text", layer_types=[["a"]]), "layer_types: expected a list of full"),
         (small_config("gemma3_text", layer_types=["full_attention"]), "expected 6, one a layer, found 1"),
         (small_config("llama4_text", moe_layers=[2]), "moe_layers: llama4_text is known with"),
-        (small_config("nemotron_h"), "hybrid_override_pattern: expected a letter M"),
+        (small_config("nemotron_h"), "hybrid_override_pattern: expected M"),
         (small_config("nemotron_h", hybrid_override_pattern="M*"), "each of num_hidden_layers, found 'M"),
         (small_config("mamba2"), "num_heads x head_dim: expected expand x hidden_size, 48"),
         ({**mamba_2(8, 2), "ssm_cfg": {}}, "layer: mamba_ssm is known with Mamba2 only, found 'Mamba1'"),
