@@ -9,11 +9,14 @@ from typing import Any
 import pytest
 
 from places import FOREIGN_SAMPLES
-from treadle.errors import FormatError, TreadleError
+from treadle.errors import FormatError, ScheduleError, TreadleError
+from treadle.inputs.meshes import as_mesh
 from treadle.parallelism.evaluation.node_work import operations
 from treadle.parallelism.graph.blocks.transformer_graph import model_graph
 from treadle.parallelism.graph.compute_graph import Phase
 from treadle.parallelism.problem.operator_work import flops_of
+from treadle.training.forms.axes import ParallelLayout
+from treadle.training.forms.suitable import check_suitable
 from treadle.training.models.attention import Heads
 from treadle.training.models.config_json import read_config
 from treadle.training.models.feed_forward import Experts
@@ -282,6 +285,20 @@ def test_blocks_of_a_pattern_have_one_half_each() -> None:
     assert model.shape is not None
     assert model.shape.experts == Experts(4, 2, 7688, shared_feed_forward=7688, latent=8)
     assert model.shape.attention == Heads(4, 2, 6)
+
+
+def test_meshes_that_state_spaces_cannot_take() -> None:
+    mamba = read(PUBLISHED["mamba2-130m"][0])
+    for mesh, words in (
+        ("cp=2", "no keys and values to pass along cp in every"),
+        ("tp=7", "24 attention heads"),
+    ):
+        with pytest.raises(ScheduleError, match=words):
+            check_suitable(mamba, ParallelLayout(as_mesh(mesh)))
+    hybrid = read(PUBLISHED["nemotron-3-nano"][0])
+    check_suitable(hybrid, ParallelLayout(as_mesh("tp=8,ep=2")))
+    with pytest.raises(ScheduleError, match="no keys and values to pass along cp in every layer"):
+        check_suitable(hybrid, ParallelLayout(as_mesh("cp=2")))
 
 
 def test_only_the_text_of_a_wrapped_model_counts() -> None:
