@@ -126,7 +126,7 @@ def maker(source: object) -> Callable[[], tuple[Any, tuple[Any, ...]]] | None:
     else:
         raise unexpected("source", "a function, MODULE.py:make, a name of the zoo, or a file", source)
 
-    def made() -> tuple[Any, tuple[Any, ...]]:
+    def checked_pair() -> tuple[Any, tuple[Any, ...]]:
         pair = make()
         if not isinstance(pair, tuple) or len(pair) != 2 or not isinstance(pair[1], tuple):
             raise FormatError(
@@ -136,7 +136,7 @@ def maker(source: object) -> Callable[[], tuple[Any, tuple[Any, ...]]] | None:
             )
         return pair
 
-    return made
+    return checked_pair
 
 
 def _function(path: str, name: str) -> Callable[[], Any]:

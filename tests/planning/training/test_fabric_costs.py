@@ -98,8 +98,11 @@ def test_large_clusters_are_priced_by_rates() -> None:
     assert costs.price((AG, ("fsdp",))).model is TimeModel.FARTHEST_RANK
     assert costs.price((AG, ("fsdp",))).delay_s == pytest.approx(5.2e-6)
     assert costs.priced[0].algbw == bound(fabric, AG, mesh="32,64", axes="0").algbw
-    with pytest.raises(ScheduleError, match=r"ring: 2048 ranks .* made up to 1024"):
-        step_costs(fabric, "fsdp=32,tp=64", schedule="ring").time_s(AG, ("fsdp",), MIB)
+    rings = step_costs(fabric, "fsdp=32,tp=64", schedule="ring").price((AG, ("fsdp",)))
+    assert rings.model is TimeModel.RINGS
+    assert rings.algbw <= costs.priced[0].algbw
+    with pytest.raises(ScheduleError, match=r"double-binary-tree: 2048 ranks .* made up to 1024"):
+        step_costs(fabric, "fsdp=32,tp=64", schedule="tree").time_s(AR, ("fsdp",), MIB)
 
 
 def test_axes_of_one_rank_cost_nothing() -> None:

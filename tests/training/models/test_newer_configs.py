@@ -9,11 +9,14 @@ from typing import Any
 import pytest
 
 from places import FOREIGN_SAMPLES
-from treadle.errors import FormatError, TreadleError
+from treadle.errors import FormatError, ScheduleError, TreadleError
+from treadle.inputs.meshes import as_mesh
 from treadle.parallelism.evaluation.node_work import operations
 from treadle.parallelism.graph.blocks.transformer_graph import model_graph
 from treadle.parallelism.graph.compute_graph import Phase
 from treadle.parallelism.problem.operator_work import flops_of
+from treadle.training.forms.axes import ParallelLayout
+from treadle.training.forms.suitable import check_suitable
 from treadle.training.models.attention import Heads
 from treadle.training.models.config_json import read_config
 from treadle.training.models.feed_forward import Experts
@@ -284,6 +287,20 @@ def test_blocks_of_a_pattern_have_one_half_each() -> None:
     assert model.shape.attention == Heads(4, 2, 6)
 
 
+def test_meshes_that_state_spaces_cannot_take() -> None:
+    mamba = read(PUBLISHED["mamba2-130m"][0])
+    for mesh, words in (
+        ("cp=2", "no keys and values to pass along cp in every"),
+        ("tp=7", "24 attention heads"),
+    ):
+        with pytest.raises(ScheduleError, match=words):
+            check_suitable(mamba, ParallelLayout(as_mesh(mesh)))
+    hybrid = read(PUBLISHED["nemotron-3-nano"][0])
+    check_suitable(hybrid, ParallelLayout(as_mesh("tp=8,ep=2")))
+    with pytest.raises(ScheduleError, match="no keys and values to pass along cp in every layer"):
+        check_suitable(hybrid, ParallelLayout(as_mesh("cp=2")))
+
+
 def test_only_the_text_of_a_wrapped_model_counts() -> None:
     text = {**SMALL, "model_type": "llama"}
     found = read({"model_type": "llava", "text_config": text})
@@ -333,7 +350,7 @@ def test_graphs_have_the_same_parameters(kind: str, more: Config) -> None:
         (small_config("gemma3_text", layer_types=[["a"]]), "layer_types: expected a list of full"),
         (small_config("gemma3_text", layer_types=["full_attention"]), "expected 6, one a layer, found 1"),
         (small_config("llama4_text", moe_layers=[2]), "moe_layers: llama4_text is known with"),
-        (small_config("nemotron_h"), "hybrid_override_pattern: expected a letter M"),
+        (small_config("nemotron_h"), "hybrid_override_pattern: expected M"),
         (small_config("nemotron_h", hybrid_override_pattern="M*"), "each of num_hidden_layers, found 'M"),
         (small_config("mamba2"), "num_heads x head_dim: expected expand x hidden_size, 48"),
         ({**mamba_2(8, 2), "ssm_cfg": {}}, "layer: mamba_ssm is known with Mamba2 only, found 'Mamba1'"),

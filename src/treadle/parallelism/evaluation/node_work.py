@@ -97,7 +97,7 @@ def operations(graph: ComputeGraph, node: Node) -> float:
     within = queries & keys - values  # what scores are summed over
     scores = (queries | keys) - within
     found = 2.0 * (_elements(graph, scores | within) + _elements(graph, scores | values))
-    found *= node.score_share(_elements(graph, (keys & values) - queries))
+    found *= node.score_ratio(_elements(graph, (keys & values) - queries))
     return found * (_ATTENTION_BACKWARD if node.phase is Phase.BACKWARD else 1.0)
 
 

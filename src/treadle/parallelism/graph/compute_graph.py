@@ -196,8 +196,8 @@ class Node:
         """Roles of the results, in order."""
         return tuple(dict.fromkeys(role for result in self.results for role in factors(result.roles)))
 
-    def score_share(self, keys: int) -> float:
-        """Share of the scores of attention that count: all, or those of the tokens seen before each."""
+    def score_ratio(self, keys: int) -> float:
+        """Ratio of the scores of attention that count: all, or those of the tokens seen before each."""
         if self.arguments.get("is_causal") is not True:
             return 1.0
         window, is_chunked = self.arguments.get("window"), self.arguments.get("is_chunked") is True

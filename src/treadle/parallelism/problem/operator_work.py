@@ -36,7 +36,7 @@ def flops_of(graph: ComputeGraph, node: Node) -> float:
     if len(heads) == 1:
         heads *= 2
     flops = 2.0 * _elements(graph, cut) * _elements(graph, keys) * sum(heads)
-    flops *= node.score_share(_elements(graph, keys))
+    flops *= node.score_ratio(_elements(graph, keys))
     is_backward = len(node.results) > 2 or len(node.operands) > 4
     return flops * (FUSED_ATTENTION_BACKWARD if is_backward else 1)
 

@@ -19,7 +19,6 @@ def check_suitable(model: TrainingModel, layout: ParallelLayout) -> None:
         for cp, or tp does not divide the heads of attention and of state spaces, ep the experts.
     """
     experts = {layer.experts for layer in model.layers if layer.experts}
-    remembering = [layer for layer in model.layers if layer.cache_elements]
     needs = {
         "tp": ("matrices that tensor parallelism cuts", any(layer.reductions for layer in model.layers)),
         "cp": (

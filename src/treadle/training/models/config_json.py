@@ -69,7 +69,7 @@ class _Config:
         return self.count(name, default, most=_MOST_LAYERS)
 
     def listed(self, name: str, known: Mapping[Any, _Item]) -> list[_Item]:
-        """What the entries of a list stand for; empty without it."""
+        """Meanings of the entries of a list; empty without it."""
         value = self.table.get(name) or []
         if not isinstance(value, list) or not all(
             isinstance(one, str | int) and one in known for one in value
@@ -78,7 +78,7 @@ class _Config:
         return [known[one] for one in value]
 
     def windows(self, window: int, *, full_every: int) -> tuple[int, ...]:
-        """Tokens that attention sees by block: as `layer_types` lists them, or all in every so many-th."""
+        """Tokens that attention sees by block: of `layer_types`, or all in every `full_every`-th."""
         known = {"full_attention": 0, "sliding_attention": window, "chunked_attention": window}
         listed = self.listed("layer_types", known) or self.listed("no_rope_layers", {1: window, 0: 0})
         if listed and len(listed) != (count := self.layers()):
@@ -86,7 +86,7 @@ class _Config:
         return tuple(listed) or (window,) * (full_every - 1) + (0,)
 
     def check(self) -> None:
-        """Refuse a configuration that lacks keys."""
+        """Raise FormatError where keys are missing."""
         if self.missing:
             missing = ", ".join(dict.fromkeys(self.missing))
             raise FormatError(f"config.json: of {self.kind}, these keys are missing: {missing}")
@@ -235,7 +235,7 @@ _HALVES = {
     "mlp": "-",
     "moe": "E",
 }
-"""Letters of a pattern by words of ``layers_block_type``."""
+"""Symbols of a pattern by words of ``layers_block_type``."""
 
 
 def _nemotron_h(config: _Config) -> TransformerShape:
@@ -246,7 +246,7 @@ def _nemotron_h(config: _Config) -> TransformerShape:
     pattern = found if isinstance(found, str) and set(found) <= set("M*-E") else ""
     if not pattern or config.layers(default=len(pattern)) != len(pattern):
         raise FormatError(
-            "config.json: hybrid_override_pattern: expected a letter M, *, - or E for each of "
+            "config.json: hybrid_override_pattern: expected M, *, - or E for each of "
             f"num_hidden_layers, found {_shown(found)}"
         )
     bias = config.is_set("attention_bias")
@@ -438,7 +438,7 @@ _DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "olmoe": {"num_experts": 64, "num_experts_per_tok": 8, "max_position_embeddings": 4096},
     "phi3": {"max_position_embeddings": 4096},
 }  # fmt: skip
-"""What transformers takes for absent keys: a ``text_config`` leaves out what equals these."""
+"""Values of transformers for absent keys: a ``text_config`` leaves out what equals these."""
 
 
 def read_config(text: str, *, name: str = "") -> TrainingModel:

@@ -44,7 +44,7 @@ class Attended:
     window : int
         At most so many, the nearest before it; 0: no limit.
     is_chunked : bool
-        Windows are pieces that the sequence is cut into; a token attends within its own (Llama 4).
+        Windows divide the sequence; a token attends within its own (Llama 4).
     """
 
     stream: str = ""

@@ -12,7 +12,7 @@ from treadle.training.models.model_layer import ModelLayer
 from treadle.training.models.transformer_shape import TransformerShape
 
 MOST_DEFAULT_TOKENS = 4096
-"""Of a sequence: models take up to a million, which few train with."""
+"""Most tokens of a sequence by default: models take up to a million, which few train with."""
 BACKWARD_PASSES = 2
 """Model FLOPs of the backward pass, in forward passes: gradients of inputs and of weights."""
 

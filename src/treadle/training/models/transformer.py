@@ -89,7 +89,7 @@ def _blocks(shape: TransformerShape, stream: str, count: int) -> Iterator[ModelL
 def _block(shape: TransformerShape, name: str, stream: str, own: Attended, kind: BlockKind) -> ModelLayer:
     hidden, is_cross, heads = shape.hidden, stream == "decoder", shape.attention
     halves: list[BlockParts] = []
-    attends, space = kind.letter in ("", "*"), shape.state_space if kind.letter == "M" else None
+    attends, space = kind.half in ("", "*"), shape.state_space if kind.half == "M" else None
     if attends:
         parts = _norm(shape, "attention") + heads.parts(hidden, own, has_dropout=shape.has_dropout)
         parts += _residual(shape, "attention")
@@ -104,7 +104,7 @@ def _block(shape: TransformerShape, name: str, stream: str, own: Attended, kind:
     if space is not None:
         halves.append(_norm(shape, "state space") + space.parts(hidden) + _residual(shape, "state space"))
     experts = shape.experts if kind.has_experts else None
-    if kind.letter in ("", "-", "E"):
+    if kind.half in ("", "-", "E"):
         parts = _norm(shape, "feed-forward")
         for index in range(shape.norms_per_block - 2):
             parts += _bare_norm(shape, f"after {index}")

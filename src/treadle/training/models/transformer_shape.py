@@ -19,13 +19,13 @@ class BlockKind:
         A router and experts, not a dense feed-forward half.
     window : int
         Last tokens that attention sees; 0: all.
-    letter : str
+    half : str
         Its only half, as in `TransformerShape.pattern`; "": attention and a feed-forward half.
     """
 
     has_experts: bool
     window: int
-    letter: str = ""
+    half: str = ""
 
 
 @dataclass(frozen=True)
@@ -58,9 +58,9 @@ class TransformerShape:
     position_buckets : int
         Relative positions per head, learned in the first block of each stack (T5).
     windows : tuple of int
-        Attention of each block sees so many last tokens (0: all); repeated for more blocks. Empty: all.
+        Last tokens that attention of each block sees (0: all); repeated for more blocks. Empty: all.
     has_chunks : bool
-        Windows are pieces of the sequence, as in `Attended.is_chunked`.
+        Windows divide the sequence, as in `Attended.is_chunked`.
     pattern : str
         Blocks with one half each (Nemotron-H): M state space, * attention, - feed-forward, E experts.
     state_space : StateSpace or None

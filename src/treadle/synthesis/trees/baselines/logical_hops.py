@@ -15,7 +15,7 @@ Route = tuple[int, ...]
 
 
 class Distances(Protocol):
-    """Links from each node to a target; -1 where there is no way, or none that matters."""
+    """Links from each node to a target; -1 where no path is needed or exists."""
 
     def __getitem__(self, node: int, /) -> int: ...
 

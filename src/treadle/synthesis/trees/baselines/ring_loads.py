@@ -1,4 +1,4 @@
-"""What rings of several groups at once load and take, without their trees: n^2 edges for n ranks."""
+"""Loads and latency of the rings of concurrent groups, without their trees: n^2 edges for n ranks."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def _orders(
 
 
 class _SwitchRouter(Router):
-    """A router of hops that pass switches only, whose distances are kept by the switches at a target."""
+    """A router of hops that pass switches only, whose distances are cached for the switches at a target."""
 
     def __init__(self, topology: Topology, collective: Collective) -> None:
         super().__init__(topology, collective)
@@ -167,7 +167,7 @@ class _SwitchRouter(Router):
 
 @dataclass(frozen=True)
 class _Near:
-    """Links from a node to a target: of switches, and of the two ends; -1 where there is no way."""
+    """Links from a node to a target: of switches, and of the two ends; -1 where no path exists."""
 
     switches: Mapping[int, int]
     ends: Mapping[int, int]
