@@ -36,7 +36,7 @@ from treadle.training.models.transformer import transformer
 from treadle.training.models.transformer_shape import TransformerShape
 from treadle.training.models.zoo import zoo_model
 from treadle.training.prices.contention_presets import contention_of
-from treadle.training.prices.efficiency_presets import preset_times
+from treadle.training.prices.efficiency_presets import roofline_times
 from treadle.training.step import TrainingSetup, simulate_step
 from treadle.training.training_options import CommunicationStreams, Recompute, TrainingOptions
 
@@ -161,7 +161,7 @@ def _costs(gpu: str, boxes: int, mesh: str) -> tuple[planning.FabricCosts, Remem
 
 def row_times(row: StepRow, presets: Mapping[str, tuple[float, float]]) -> RooflineTimes:
     """Return the roofline of a row; `presets` has products and attention by set, GPU and precision."""
-    found = preset_times(accelerator(row.cells["gpu"]), row.cells["precision"])
+    found = roofline_times(accelerator(row.cells["gpu"]), row.cells["precision"])
     products, attention = presets.get(
         row.name,
         (found.efficiency, TRITON_ON_H100 if row.name == "mpt h100 bf16" else found.attention_efficiency),

@@ -75,7 +75,8 @@ MESH = Mesh((2, 3), ("0", "1"))
 
 
 def trial(seconds: float, bound: float, *, is_searched: bool = True, mesh: Mesh = MESH) -> Any:
-    return SimpleNamespace(mesh=mesh, seconds=seconds, bound_s=bound, is_searched=is_searched)
+    more = {"micro_batches": 1, "interleave": 1}
+    return SimpleNamespace(mesh=mesh, seconds=seconds, bound_s=bound, is_searched=is_searched, **more)
 
 
 def search(*named: Any, **changes: Any) -> Any:

@@ -122,7 +122,7 @@ def _search_rows(search: FabricSearch) -> Rows:
         gain = f"{fitting.seconds / best.seconds:.2f}x as fast as the best preset that fits, {fitting.name}"
     yield row("gain", gain)
     late = "; the time limit was reached" if search.is_late else ""
-    scope = "a plan in as many stages" if has_stages else "a plan of this kind"
+    scope = "a plan in stages of as many layers" if has_stages else "a plan of this kind"
     yield row(
         "lower bound",
         f"{format_seconds(search.bound_s)} for the estimate of {scope}; that of this plan, "

@@ -189,9 +189,10 @@ class RooflineTimes:
         if attention is None:
             return f"roofline: {self.efficiency:.3g} of {self.device.name}'s {self.precision} peak{rest}"
         source = f"\n{self.source}" if self.source else ""
+        products, attends = (f"{one:.1%}" for one in (self.efficiency, attention))
         return (
-            f"roofline: {self.device.name} {self.precision}: products {self.efficiency:.1%}, attention "
-            f"{attention:.1%} of the peak{rest}{source}"
+            f"roofline: {self.device.name} {self.precision}: products {products}, attention {attends} of the "
+            f"peak{rest}{source}"
         )
 
     def with_efficiency(self, efficiency: float) -> RooflineTimes:

@@ -27,7 +27,7 @@ from treadle.training.forms.axes import ParallelLayout
 from treadle.training.models.model_layer import WorkKind
 from treadle.training.models.training_model import TrainingModel
 from treadle.training.prices.contention_presets import ContentionChoice, contention_of
-from treadle.training.prices.efficiency_presets import preset_times
+from treadle.training.prices.efficiency_presets import roofline_times
 from treadle.training.prices.measured_network import NetworkEfficiency, as_network_efficiency
 from treadle.training.training_options import (
     CommunicationStreams,
@@ -176,15 +176,6 @@ def _times(
         roofline_times(device, precision, efficiency),
         memory_efficiency=asked.get("memory_efficiency", MEMORY_EFFICIENCY),
         fused_attention=asked.get("fused_attention", True),
-    )
-
-
-def roofline_times(device: Accelerator, precision: str, efficiency: float | None) -> RooflineTimes:
-    """Return times by an efficiency of products and attention together, or by the device's preset."""
-    return (
-        preset_times(device, precision)
-        if efficiency is None
-        else RooflineTimes(device, precision, efficiency)
     )
 
 

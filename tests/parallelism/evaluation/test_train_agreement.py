@@ -104,7 +104,9 @@ def _print_table() -> None:
         try:
             for name, mine, other in timed(setting):
                 out = other.outcome
-                whole, compute, idle = map(float, (out.iteration_s, out.compute_s + out.contention_s, out.idle_s))
+                whole, compute, idle = map(
+                    float, (out.iteration_s, out.compute_s + out.contention_s, out.idle_s)
+                )
                 pairs = (
                     (mine.seconds, whole),
                     (mine.compute_s, compute),

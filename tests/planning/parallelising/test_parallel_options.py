@@ -30,6 +30,7 @@ from treadle.schedules.mesh import Mesh
 from treadle.training.devices import Accelerator
 from treadle.training.models.training_model import TrainingModel
 from treadle.training.models.zoo import zoo_model
+from treadle.training.prices.efficiency_presets import roofline_times
 
 KINDS = ("bf16", "fp16", "fp32")
 
@@ -41,10 +42,9 @@ def device(*precisions: str) -> Accelerator:
 
 def test_what_nobody_asked_for() -> None:
     found = parallel_request(device("fp32", "bf16"), None, {})
-    assert (found.times.efficiency, found.times.memory_efficiency) == (0.5, 0.8)
+    assert found.times == roofline_times(found.device, "bf16")
     assert (found.memory_bytes, found.gap, found.overlap) == (3 * 2**20, 0.01, Overlap.LAYER)
     assert (found.tokens, found.sequence, dict(found.pins)) == (None, None, {})
-    assert found.notes == ("efficiency 0.5 of the peak is assumed (--efficiency)",)
 
 
 def test_what_was_asked_for() -> None:
@@ -64,7 +64,6 @@ def test_what_was_asked_for() -> None:
     assert (found.times.efficiency, found.times.memory_efficiency) == (0.25, 0.75)
     assert (found.memory_bytes, found.gap, found.overlap) == (1, 0, Overlap.MODEL)
     assert (found.tokens, found.sequence, dict(found.pins)) == (3072, 7, {"wq": "k:1"})
-    assert found.notes == ()
 
 
 @pytest.mark.parametrize(

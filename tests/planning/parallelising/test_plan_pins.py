@@ -145,7 +145,9 @@ def test_layers_are_cut_into_stages(free: PlanSearch, posed: PosedMesh) -> None:
     assert found.pipeline.layers == (2, 2)
     assert found.claim is None
     many = Mesh((5, 2, 3), (STAGES, "a", "b"))
-    with pytest.raises(InfeasibleError, match=r"^small: 5 pieces \(pp x interleave\) of 4 layers; use fewer$"):
+    with pytest.raises(
+        InfeasibleError, match=r"^small: 5 pieces \(pp x interleave\) of 4 layers; use fewer$"
+    ):
         staged(plans, plan, many, COSTS, PipelineForm(5, 5))
     block = (*plan.parts["block"], *posed.problem.decode(posed.named["FSDP"]).parts["block"])
     mixed = replace(plan, parts={**plan.parts, "block": block}, layers={"block": (0, 1, 0)})

@@ -30,7 +30,7 @@ from treadle.training.prices import calibrated_efficiency as calibration
 from treadle.training.prices.calibrated_efficiency import calibrated_efficiency
 from treadle.training.prices.collective_prices import CollectivePrice, QuickestPrice, TimeModel
 from treadle.training.prices.contention_presets import PRESETS, contention_of
-from treadle.training.prices.efficiency_presets import preset_times
+from treadle.training.prices.efficiency_presets import roofline_times
 from treadle.training.prices.measured_network import NetworkEfficiency, as_network_efficiency
 from treadle.training.prices.message_costs import message_costs
 from treadle.training.step_inputs import costs_of_rows, slow_links
@@ -56,7 +56,7 @@ def test_what_nobody_asked_for() -> None:
     assert options.streams is CommunicationStreams.PER_AXIS
     assert (options.element_bytes, options.gradient_bytes, options.capacity_factor) == (2, 2, 1)
     assert isinstance(found.times, RooflineTimes)
-    assert found.times == preset_times(found.device, "bf16")
+    assert found.times == roofline_times(found.device, "bf16")
     assert (found.times.memory_efficiency, found.precision) == (0.8, "bf16")
     assert (found.sequences, found.tokens) == (3, {"": 1024})
     assert found.notes == (

@@ -12,8 +12,7 @@ from treadle.parallelism.evaluation.node_work import DeviceNumbers
 from treadle.parallelism.searching.parallel_options import parallel_request
 from treadle.training.compute_times import RooflineTimes
 from treadle.training.devices import ACCELERATORS, accelerator
-from treadle.training.prices.efficiency_presets import PRESETS, efficiency_of, preset_times
-from treadle.training.train_options import roofline_times
+from treadle.training.prices.efficiency_presets import PRESETS, efficiency_of, roofline_times
 
 ROWS = Path(__file__).resolve().parents[3].parent / "shared" / "data" / "measured"
 
@@ -34,7 +33,7 @@ ROWS = Path(__file__).resolve().parents[3].parent / "shared" / "data" / "measure
 def test_the_nearest_peak_counts(device: str, precision: str, taken: tuple[str, str]) -> None:
     found = efficiency_of(accelerator(device), precision)
     assert (found.device, found.precision) == taken
-    words = preset_times(accelerator(device), precision).words
+    words = roofline_times(accelerator(device), precision).words
     is_measured = (device, precision) == taken
     assert ("the nearest measured" in words) != is_measured
     assert (found.source in words) == is_measured

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from treadle.errors import FormatError, InfeasibleError, ScheduleError
-from treadle.inputs.problem import Problem
+from treadle.inputs.problem import Problem, pose, resolve_topology
 from treadle.planning import step_costs, write_step_chakra
 from treadle.schedules.alltoall.demands import Demands
 from treadle.schedules.collective import Collective, CollectiveKind
@@ -23,7 +23,7 @@ from treadle.topologies.topology import TopologyBuilder
 from treadle.training import step_files
 from treadle.training.prices import fabric_costs, schedule_prices, shared_links
 from treadle.training.prices.collective_prices import CURVE_SIZES, TimeModel
-from treadle.training.prices.message_costs import MessageCosts
+from treadle.training.prices.message_costs import MessageCosts, message_costs
 from treadle.training.prices.schedule_prices import (
     baseline_price,
     exchange_price,
@@ -60,12 +60,75 @@ def test_few_ranks_are_simulated_and_many_are_not_planned(monkeypatch: pytest.Mo
     assert model() is TimeModel.ALPHA_BETA
     monkeypatch.setattr(schedule_prices, "MOST_PLANNED", 3)
     assert model() is TimeModel.FARTHEST_RANK
+    assert baseline_price(four, "ring", FREE, simulates=False).model is TimeModel.RINGS
     message = (
-        r"^ring: 4 ranks of leaf_spine\(2, 1, gpus_per_leaf=2\); its schedules are made up to 3, and only "
-        r"the schedules treadle and bound are priced beyond$"
+        r"^double-binary-tree: 4 ranks of leaf_spine\(2, 1, gpus_per_leaf=2\); its schedules are made up to "
+        r"3, and only treadle, bound and rings that pass no other rank are priced beyond$"
     )
     with pytest.raises(ScheduleError, match=message):
-        baseline_price(four, "ring", FREE, simulates=False)
+        baseline_price(four, "double-binary-tree", FREE, simulates=False)
+
+
+@pytest.mark.parametrize(
+    ("fabric", "mesh"),
+    [
+        ("dgx_h100:2", "dp=2,tp=8"),
+        ("dgx_h100:5", "dp=5,tp=8"),
+        ("dgx_a100:4", "dp=4,fsdp=2,tp=4"),
+        ("rail_optimized:4", "dp=4,tp=8"),
+        ("leaf_spine:4,2,gpus_per_leaf=8,oversubscription=4", "dp=4,tp=8"),
+        ("leaf_spine:3,2,gpus_per_leaf=4", "dp=6,tp=2"),
+        ("torus:4x4", "dp=4,tp=4"),
+        ("torus:6x4", "dp=6,tp=4"),
+        ("mi300x:2", "dp=2,tp=8"),
+    ],
+)
+@pytest.mark.parametrize("messages", ["model", "alpha"])
+def test_rings_cost_what_their_schedule_does(
+    fabric: str, mesh: str, messages: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rate and latency of every kind along every set of axes, from links alone and from verified trees."""
+    topology, names = resolve_topology(fabric), [part.partition("=")[0] for part in mesh.split(",")]
+    costs = message_costs(topology) if messages == "model" else MessageCosts(alpha_ns=1000)
+    for axes in (*((name,) for name in names), tuple(names)):
+        for kind in (GATHER, CollectiveKind.REDUCE_SCATTER, SUM):
+            check_rings(pose(topology, kind, mesh=mesh, axes=axes), costs, monkeypatch)
+
+
+@pytest.mark.parametrize("axes", ["dp", "tp"])
+def test_rings_of_1024_ranks_cost_what_their_schedule_does(
+    axes: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = pose(resolve_topology("dgx_h100:128"), SUM, mesh="dp=128,tp=8", axes=axes)
+    check_rings(asked, MessageCosts(alpha_ns=1000), monkeypatch)
+
+
+def check_rings(asked: Problem, costs: MessageCosts, monkeypatch: pytest.MonkeyPatch) -> None:
+    planned = baseline_price(asked, "ring", costs, simulates=False)
+    with monkeypatch.context() as patch:
+        patch.setattr(schedule_prices, "MOST_PLANNED", 0)
+        direct = baseline_price(asked, "ring", costs, simulates=False)
+    assert (planned.model, direct.model) == (TimeModel.ALPHA_BETA, TimeModel.RINGS)
+    assert direct.algbw == planned.algbw
+    for size in (1, 10**6, 10**10):
+        assert direct.time_s(size) == pytest.approx(planned.time_s(size), rel=1e-9)
+
+
+def test_rings_through_other_ranks_need_a_schedule(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A row of three of four nodes in a ring closes through the fourth."""
+    monkeypatch.setattr(schedule_prices, "MOST_PLANNED", 0)
+    line = pose("ring(6, bandwidth='1GB/s')", GATHER, mesh="2,3", axes="1")
+    with pytest.raises(ScheduleError, match="only treadle, bound and rings that pass no other rank"):
+        baseline_price(line, "ring", FREE, simulates=False)
+
+
+def test_rings_of_thousands_of_ranks() -> None:
+    costs = step_costs("dgx_h100:256", "dp=256,tp=8", schedule="ring")
+    within, across = (costs.price((SUM, (axis,))) for axis in ("tp", "dp"))
+    assert within.model is across.model is TimeModel.RINGS
+    small = step_costs("dgx_h100:64", "dp=64,tp=8", schedule="ring", simulates=False)
+    assert within.algbw == small.price((SUM, ("tp",))).algbw
+    assert float(across.algbw) == pytest.approx(float(small.price((SUM, ("dp",))).algbw), rel=0.02)
 
 
 def test_what_is_simulated_has_a_curve(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -50,7 +50,7 @@ def test_grouped_attention() -> None:
     assert parts.works == (
         product("query", 10, 24),
         product("key and value", 10, 16),
-        Work("rotation", ELEMENTWISE, moved_elements=2 * (24 + 8)),
+        Work("rotation", ELEMENTWISE, moved_elements=2 * (24 + 8), moved_backward=2 * (24 + 8)),
         Work(
             "scores",
             ATTENTION,
@@ -148,13 +148,13 @@ def test_a_dense_half() -> None:
     )
     assert gated.works == (
         product("up", 10, 14),
-        Work("activation", ELEMENTWISE, moved_elements=14 + 7),
+        Work("activation", ELEMENTWISE, moved_elements=14 + 7, moved_backward=28 + 7),
         product("down", 7, 10),
     )
     assert gated.saved == (Saved("activation", 28),)
     plain = dense_parts(10, 7, is_gated=False)
     assert plain.weights == (Weight("up", 70), Weight("down", 70))
-    assert plain.works[1] == Work("activation", ELEMENTWISE, moved_elements=14)
+    assert plain.works[1] == Work("activation", ELEMENTWISE, moved_elements=14, moved_backward=21)
     assert plain.saved == (Saved("activation", 14),)
 
 
@@ -172,8 +172,10 @@ def test_a_router_shared_experts_and_experts() -> None:
     assert parts.works == (
         product("router", 10, 6, split=False),
         product("shared up", 10, 6),
-        Work("shared activation", ELEMENTWISE, moved_elements=6 + 3),
+        Work("shared activation", ELEMENTWISE, moved_elements=6 + 3, moved_backward=12 + 3),
         product("shared down", 3, 10),
+        # the copies of a token and itself, twice; backward three times, and gradients of both copies
+        Work("routing", ELEMENTWISE, moved_elements=2 * 30, moved_backward=3 * 50, split=False),
         Work(
             "expert up",
             MATMUL,
@@ -182,7 +184,7 @@ def test_a_router_shared_experts_and_experts() -> None:
             weight_elements=6 * 140,
             expert=True,
         ),
-        Work("expert activation", ELEMENTWISE, moved_elements=2 * 21, expert=True),
+        Work("expert activation", ELEMENTWISE, moved_elements=2 * 21, moved_backward=2 * 35, expert=True),
         Work(
             "expert down", MATMUL, flops=2 * 140, moved_elements=2 * 17, weight_elements=6 * 70, expert=True
         ),
@@ -215,11 +217,12 @@ PLAIN = TransformerShape(
 
 
 def norm(name: str) -> Work:
-    return Work(f"{name} norm", ELEMENTWISE, moved_elements=20, split=False)
+    return Work(f"{name} norm", ELEMENTWISE, moved_elements=20, moved_backward=30, split=False)
 
 
 def residual(name: str) -> Work:
-    return Work(f"{name} residual", ELEMENTWISE, moved_elements=30, split=False)
+    back = 30 if name == "attention" else 20
+    return Work(f"{name} residual", ELEMENTWISE, moved_elements=30, moved_backward=back, split=False)
 
 
 def whole(name: str, elements: Fraction | int = 10) -> Saved:
@@ -271,7 +274,7 @@ def test_the_ends_of_a_transformer() -> None:
     assert first == ModelLayer(
         "embedding",
         weights=(Weight("embedding", 500), Weight("positions", 90, split=False)),
-        works=(Work("embedding", LOOKUP, moved_elements=30, split=False),),
+        works=(Work("embedding", LOOKUP, moved_elements=30, moved_backward=30, split=False),),
         saved=(whole("mask", HALF),),
         boundary_elements=10,
         reductions=1,
@@ -282,7 +285,7 @@ def test_the_ends_of_a_transformer() -> None:
         works=(
             norm("final"),
             product("logits", 10, 50),
-            Work("loss", ELEMENTWISE, moved_elements=150),
+            Work("loss", ELEMENTWISE, moved_elements=100, moved_backward=200),
         ),
         saved=(whole("final norm input"), whole("final input"), Saved("logits", 100)),
         boundary_elements=10,
@@ -290,7 +293,7 @@ def test_the_ends_of_a_transformer() -> None:
     )
     bare = replace(PLAIN, is_tied=False, has_dropout=False, positions=0, norm_has_bias=False)
     first, *_, head = transformer(bare).layers
-    assert first.works == (Work("embedding", LOOKUP, moved_elements=20, split=False),)
+    assert first.works == (Work("embedding", LOOKUP, moved_elements=20, moved_backward=20, split=False),)
     assert (first.weights, first.saved) == ((Weight("embedding", 500),), ())
     assert head.weights == (Weight("final norm", 10, split=False), Weight("logits", 500))
     assert head.shares == ""

@@ -2,7 +2,8 @@
 
 Each layer computes its operators in order and waits for what they wait for. Weights are gathered ahead and
 gradients reduced behind, as FSDP and DDP do; tensors that were saved are moved while the operator before
-computes, those to be saved while the next one does. Collectives of a layer that have the same kind and axes, and for which nothing waits, are one.
+computes, those to be saved while the next one does. Collectives of a layer that have the same kind and axes,
+and for which nothing waits, are one.
 """
 
 from __future__ import annotations

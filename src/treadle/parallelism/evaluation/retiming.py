@@ -61,8 +61,8 @@ class NamedLayout:
             recompute=self.recompute,
             micro_batches=pipeline.micro_batches,
             interleave=pipeline.interleave,
-            reshard_after_forward=True,  # plans gather weights for each pass
             zero=0 if "fsdp" in self.axes else plan.zero,
+            reshard_after_forward=True,  # plans gather weights for each pass
             sequence_parallel=cuts,
         )
 

@@ -40,7 +40,8 @@ class ParameterBytes:
     micro_batches : int
         Of a step: once in a step is 1 / micro_batches times in each.
     stages : int
-        Of a pipeline, among which layers of a kind are shared.
+        Of a pipeline. Bytes are those of its first stage, of as many layers as others, without the ends of
+        the model: no more than that stage holds, so that bounds are bounds.
     """
 
     stored: int = 16
@@ -49,6 +50,14 @@ class ParameterBytes:
     spread: int = 0
     micro_batches: int = 1
     stages: int = 1
+
+    def stored_layers(self, repeats: int) -> int:
+        """Return the layers whose parameters a rank holds, of a part that is repeated."""
+        return repeats // self.stages
+
+    def saved_layers(self, repeats: int) -> int:
+        """Return how many layers' activations a rank holds at most, each for one micro-batch."""
+        return min(self.stages, self.micro_batches) * (repeats // self.stages)
 
 
 def sum_share(zero: int, micro_batches: int) -> float:
@@ -211,7 +220,7 @@ class Assembly:
             elements, own = np.array(shards, np.float64), self.parameters
             # with ZeRO each rank updates its share of every parameter, wherever it is stored
             spread = np.full_like(elements, whole // prod(self.table.sizes.values()))
-            layers = -(-part.repeats // own.stages)
+            layers = own.stored_layers(part.repeats)
             held = layers * ((own.stored - own.spread) * elements + own.spread * spread)
             self.add((number,), self.names.persistent, held)
             moved = own.updated * (spread if own.zero else elements)
@@ -224,7 +233,8 @@ class Assembly:
         if number is not None:
             variable = self.table.state(number)
             parts = [values.part for values in self.table.values]
-            n_kept = sum(part.repeats for part in parts if part.enters is not None)
+            saved = self.parameters.saved_layers
+            n_kept = sum(saved(part.repeats) for part in parts if part.enters is not None)
             held = self.table.held(variable.part, variable.tensor, variable.view)
             self.add((number,), self.names.persistent, n_kept * held)
 
@@ -328,7 +338,7 @@ class Assembly:
         saved = variable.is_kept(Keep.SAVED)[:, None]
         seconds = self.between(part, tensor, variable.made(tensor), view)
         self.add((maker, number), self.names.beside(part), seconds * saved)
-        held = values.part.repeats * self.table.held(part, tensor, view)
+        held = self.parameters.saved_layers(values.part.repeats) * self.table.held(part, tensor, view)
         self.add_saved(part, (maker, number), np.where(saved, held[None, :], 0.0))
 
     def add_saved(self, part: int, scope: Scope, held: FloatArray) -> None:
@@ -350,7 +360,8 @@ class Assembly:
                 if (part, tensor) in self.table.kept or not readers or not saved.any():
                     continue
                 made = variable.made(tensor)
-                held = values.part.repeats * saved * self.table.held(part, tensor, made)
+                layers = self.parameters.saved_layers(values.part.repeats)
+                held = layers * saved * self.table.held(part, tensor, made)
                 wrong: BoolArray = saved & made.is_partial
                 scope: Scope = (number,)
                 if values.is_read_backward(at) and len(readers) == 1:

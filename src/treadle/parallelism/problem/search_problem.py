@@ -122,7 +122,12 @@ def pose(
     """
     sizes = axis_sizes(mesh)
     table = VariableTable(model, sizes)
-    timed = [at for at, part in enumerate(model.parts) if part.enters is not None] or [0]
+    is_staged = parameters.stages > 1
+    timed = [
+        at
+        for at, part in enumerate(model.parts)
+        if part.enters is not None and (part.repeats > 1 or not is_staged)
+    ] or [0]
     moments = {at: without_dominated(list(Lifetimes(table, at).moments())) for at in timed}
     names = Quantities(len(model.parts), sum(map(len, moments.values())))
     assembly = Assembly(table, StatePrices(sizes, costs), times, names, parameters)

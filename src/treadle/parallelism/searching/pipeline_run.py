@@ -1,41 +1,36 @@
 """Pipeline stages around the search of a plan: layers cut into stages, micro-batches, memory of each stage.
 
-The graph is that of one micro-batch, the search's mesh has no axis of stages. Stages hold fewer layers than
-the whole model, and several micro-batches of what is saved: what that comes to the evaluator says, and the
-search is repeated with a smaller limit until its plan fits as a pipeline. The bound is over cuts and plans of
-any memory: layers take what the search proves of a micro-batch without the optimizer, and stages do not all
-begin and end at once.
+The graph is that of one micro-batch, the search's mesh has no axis of stages. The search counts what the
+first stage holds without the ends of the model. The evaluator counts each stage in full: where more does not
+fit, the search is repeated with a smaller limit. Bounds hold for stages of equally many layers.
 
-The stages run micro-batches one after the other (1F1B). With m micro-batches the slowest stage is passed m
-times and each other one once, on the way in and out: (m - 1) * max + sum of the stages' seconds. The sum is
-that of all layers, so the best cut by this has the least maximum; of those the evenest is taken. What is
-reported is the timeline that `parallelism.evaluation` makes of it.
+The slowest stage is passed by all m micro-batches and each other one once, on the way in and out: with one
+piece of the model on each, (m - 1) * max + sum of the stages' seconds. The sum is that of all layers, so the
+best cut by this has the least maximum; of those the evenest is taken.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import accumulate, pairwise
+from itertools import accumulate
 from math import inf
 
-from treadle.context import context, under
+from treadle.context import context
 from treadle.errors import FormatError, InfeasibleError
 from treadle.parallelism.evaluation.evaluation import Evaluation, evaluate, together_s
 from treadle.parallelism.plan.parallel_plan import ParallelPlan, Pipeline
-from treadle.parallelism.search.branching import SearchEffort, minimise
-from treadle.parallelism.search.minimax import Overlap, step_time
+from treadle.parallelism.search.branching import SearchEffort
+from treadle.parallelism.search.minimax import step_time
 from treadle.parallelism.searching.mesh_search import Look
 from treadle.parallelism.searching.parallel_result import PricedPlan
 from treadle.parallelism.searching.plan_search import OURS, STAGES, PipelineForm, PlanSearch
-from treadle.parallelism.searching.posed_mesh import MeshFound, PosedMesh
+from treadle.parallelism.searching.posed_mesh import MeshFound
 from treadle.schedules.mesh import Mesh
 from treadle.training.costs import Costs
 
 _MOST_SEARCHES = 6
 _MOST_SIMULATED, _MOST_PRESETS = 2, 8
-_MOST_BOUND_PARTS = 20
-"""Of branch and bound, for what layers take at least."""
 
 
 def inner_mesh(mesh: Mesh) -> Mesh:
@@ -118,7 +113,7 @@ def search_staged(
             tried[labels] = plans.estimated(staged(plans, bare, mesh, costs, form), costs)
         return tried[labels]
 
-    limit, is_late = float(request.memory_bytes), False
+    limit, is_late, bound_s = float(request.memory_bytes), False, 0.0
     graph = posed.problem.graph
     aim = step_time(graph, overlap=request.overlap, memory_bytes=request.memory_bytes)
     amounts = {labels: graph.amounts(labels) for labels in posed.named.values()}
@@ -127,6 +122,8 @@ def search_staged(
         estimate(labels)
     for _ in range(_MOST_SEARCHES):
         found = plans.with_memory(limit).search(look, effort=effort)
+        if limit == request.memory_bytes:
+            bound_s = scaled(found.bound_s, form)
         is_late |= found.found.is_late
         if found.found.plan is None:
             break
@@ -156,43 +153,23 @@ def search_staged(
         replace(rows[best], name=OURS),
         [row for labels, row in rows.items() if labels in names],
         MeshFound(posed, best, is_late=is_late),
-        min(pipeline_bound(plans, posed, form), rows[best].estimate_s),
+        min(bound_s, rows[best].estimate_s),
     )
-
-
-def pipeline_bound(plans: PlanSearch, posed: PosedMesh, pipeline: PipelineForm) -> float:
-    """Return seconds that no estimate in stages goes below, however layers are cut and whatever memory is.
-
-    A step takes ``(m - 1/v) * t + s / v`` with m micro-batches, v pieces on each of p stages, t seconds of
-    the slowest stage and s of all of them, for which t is at least s / p and what the longest layers force.
-    """
-    model, stages, rest = plans.model, pipeline.stages, 1 / pipeline.interleave
-    graph, overlap = posed.problem.graph, plans.request.overlap
-    effort = SearchEffort(gap=plans.request.gap, n_parts=_MOST_BOUND_PARTS)
-
-    def least_s(repeats: tuple[int, ...]) -> float:
-        """Return the least seconds of a micro-batch in layers that run so often each."""
-        own = replace(graph, repeats=repeats)
-        with under(context().unlimited):
-            return minimise(own, step_time(own, overlap=overlap), within=posed.within, effort=effort).bound
-
-    if pipeline.stages == 1:
-        return least_s(graph.repeats)
-    total = least_s(graph.repeats)
-    slowest = total / stages
-    if overlap is not Overlap.MODEL:  # there layers by themselves prove nothing
-        parts = range(len(model.parts))
-        layers_s = [least_s(tuple(int(part is other) for other in parts)) for part in parts]
-        by_layer = [layers_s[part] for part in model.order]
-        cut = best_cut(by_layer, stages) if pipeline.interleave == 1 else None
-        ends = [0, *accumulate(cut or (1,) * len(by_layer))]
-        slowest = max(slowest, *(sum(by_layer[slice(*pair)]) for pair in pairwise(ends)))
-    return (pipeline.micro_batches - rest) * slowest + total * rest
 
 
 def stages_of(mesh: Mesh) -> int:
     """Ranks along the axis of stages; 1 without one."""
     return dict(zip(mesh.axis_names, mesh.shape, strict=True)).get(STAGES, 1)
+
+
+def scaled(seconds: float, form: PipelineForm) -> float:
+    """Return what a step takes at least, from the seconds of all layers with one micro-batch.
+
+    With m micro-batches and v pieces of the model on each of p stages it takes ``(m - 1/v) * t + s / v``, for
+    s seconds of all stages and t of the slowest one, which is at least ``s / p``.
+    """
+    rest = 1 / form.interleave
+    return seconds * ((form.micro_batches - rest) / form.stages + rest)
 
 
 _ROUNDING = 1e-9

@@ -18,6 +18,7 @@ from treadle.errors import InfeasibleError
 from treadle.parallelism.graph.model_graph import ModelGraph
 from treadle.parallelism.search.branching import SearchEffort
 from treadle.parallelism.searching.mesh_search import Look
+from treadle.parallelism.searching.pipeline_run import scaled
 from treadle.parallelism.searching.plan_search import STAGES, PipelineForm, PlanSearch
 from treadle.parallelism.searching.posed_mesh import MeshFound
 from treadle.schedules.mesh import Mesh
@@ -135,12 +136,6 @@ def _mesh(stages: int, rest: int, inner: int) -> Mesh:
 def blocks_of(model: ModelGraph) -> int:
     """Return the number of layers that take and give activations."""
     return sum(part.repeats for part in model.parts if part.enters is not None and part.leaves is not None)
-
-
-def scaled(seconds: float, form: PipelineForm) -> float:
-    """Return the seconds of a step, from those of all layers with one micro-batch."""
-    rest = 1 / form.interleave
-    return seconds * ((form.micro_batches - rest) / form.stages + rest)
 
 
 def climb(

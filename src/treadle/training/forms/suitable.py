@@ -24,7 +24,8 @@ def check_suitable(model: TrainingModel, layout: ParallelLayout) -> None:
         "tp": ("matrices that tensor parallelism cuts", any(layer.reductions for layer in model.layers)),
         "cp": (
             "keys and values to pass along cp in every layer that remembers tokens",
-            bool(remembering) and all(layer.kv_elements for layer in remembering),
+            any(layer.kv_elements for layer in model.layers)
+            and all(layer.kv_elements for layer in remembering),
         ),
         "ep": ("experts to spread over ep", bool(experts)),
     }

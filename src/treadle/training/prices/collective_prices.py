@@ -27,6 +27,8 @@ class TimeModel(StrEnum):
     """The verified schedule in the simulator, message by message; beyond 1 GB by its rate."""
     ALPHA_BETA = "alpha-beta"
     """Longest way through the verified schedule, and bytes over its rate, all groups at once."""
+    RINGS = "rings"
+    """Once round the longest ring, and bytes over the rate of the fullest link; no schedule was made."""
     FARTHEST_RANK = "rate"
     """No schedule was made: alpha to the farthest rank of a group, and bytes over the optimal rate."""
     SPREAD = "shortest paths"
@@ -42,6 +44,7 @@ class TimeModel(StrEnum):
 MEANING = {
     TimeModel.SIMULATED: "verified schedules in the simulator, message by message",
     TimeModel.ALPHA_BETA: "longest way through the verified schedule x alpha + bytes / its rate",
+    TimeModel.RINGS: "alpha of the longest ring's hops + bytes of the fullest link; no schedule was made",
     TimeModel.FARTHEST_RANK: "alpha to the farthest rank + bytes / optimal rate; no schedule was made",
     TimeModel.SPREAD: "alpha to the farthest rank + bytes of the fullest link, spread over shortest paths",
     TimeModel.LIBRARY: "what the fabric's library predicts for its own choice at each size",

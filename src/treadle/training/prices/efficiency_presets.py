@@ -78,14 +78,16 @@ def efficiency_of(device: Accelerator, precision: str) -> EfficiencyPreset:
     return min(PRESETS, key=distance)
 
 
-def preset_times(device: Accelerator, precision: str) -> RooflineTimes:
-    """Return the roofline of a device by its preset, with words on where it comes from.
+def roofline_times(device: Accelerator, precision: str, efficiency: float | None = None) -> RooflineTimes:
+    """Return times by an efficiency of products and attention together, or by the preset, with its source.
 
     Raises
     ------
     TreadleError
-        If the device has no products of that precision.
+        If the device has no products of that precision, or the efficiency is no share.
     """
+    if efficiency is not None:
+        return RooflineTimes(device, precision, efficiency)
     found = efficiency_of(device, precision)
     source = found.source
     if (device.name, precision) != (found.device, found.precision):

@@ -31,6 +31,7 @@ from treadle.simulation.tasks import task_graph
 from treadle.synthesis.alltoall.baselines.equal_weight import EqualShares
 from treadle.synthesis.trees.baselines.in_groups import double_trees_in_groups, rings_in_groups
 from treadle.synthesis.trees.baselines.logical_hops import Router
+from treadle.synthesis.trees.baselines.ring_loads import ring_loads
 from treadle.training.prices.collective_prices import CURVE_SIZES, CollectivePrice, Price, TimeModel
 from treadle.training.prices.message_costs import MessageCosts
 from treadle.verification.schedules import verify
@@ -107,12 +108,14 @@ def baseline_price(problem: Problem, algorithm: str, messages: MessageCosts, *, 
         See `planned_price`.
     """
     topology, collective = problem.topology, problem.collective
+    context().announce(algorithm)
     if collective.n_ranks > MOST_PLANNED:
+        if algorithm == "ring" and (found := _ring_price(problem, messages)) is not None:
+            return found
         raise ScheduleError(
             f"{algorithm}: {collective.n_ranks} ranks of {topology.name}; its schedules are made up to "
-            f"{MOST_PLANNED}, and only the schedules treadle and bound are priced beyond"
+            f"{MOST_PLANNED}, and only treadle, bound and rings that pass no other rank are priced beyond"
         )
-    context().announce(algorithm)
     if collective.groups is None:
         schedule = find_scheduler(algorithm).make(topology, collective, {})
     else:
@@ -125,6 +128,22 @@ def baseline_price(problem: Problem, algorithm: str, messages: MessageCosts, *, 
         first = report.violations[0] if report.violations else "no throughput"
         raise ScheduleError(f"{algorithm}: fails verification ({first}); this is a defect of Treadle")
     return _of_schedule(problem, schedule, report.algbw, messages, simulates=simulates)
+
+
+def _ring_price(problem: Problem, messages: MessageCosts) -> Price | None:
+    """The price of rings from the links of their hops; None where it takes their schedule."""
+    topology, collective = problem.topology, problem.collective
+    if collective.ranks_forward or topology.injection_bytes_per_s.any():
+        return None
+    rings = ring_loads(topology, collective, lambda group: own_fabric(problem, group))
+    if rings is None:
+        return None
+    return messages.quickest(
+        problem,
+        lambda one, alpha_ns: CollectivePrice(
+            rings.algbw(one.topology), rings.latency_ns(one.topology, alpha_ns) / 1e9, TimeModel.RINGS
+        ),
+    )
 
 
 _IN_GROUPS = {"ring": rings_in_groups, "double-binary-tree": double_trees_in_groups}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from copy import copy
+from typing import Protocol
 
 from treadle.errors import InfeasibleError
 from treadle.schedules.collective import Collective
@@ -11,6 +12,12 @@ from treadle.topologies.topology import Topology
 
 Route = tuple[int, ...]
 """Link numbers in the order the data takes them."""
+
+
+class Distances(Protocol):
+    """Links from each node to a target; -1 where there is no way, or none that matters."""
+
+    def __getitem__(self, node: int, /) -> int: ...
 
 
 class Router:
@@ -126,7 +133,7 @@ class Router:
     def _passes(self, node: int, through_ranks: bool) -> bool:
         return node not in self._closed and (through_ranks or node not in self._rank_of)
 
-    def _distances_to(self, target: int, start: int, through_ranks: bool) -> list[int]:
+    def _distances_to(self, target: int, start: int, through_ranks: bool) -> Distances:
         """Links from each node that is no farther than `start` to `target`; -1 where there is no way.
 
         Searches go on where they stopped for other starts: they are by rising distance, so what is nearer
