@@ -158,7 +158,7 @@ def test_searches() -> None:
     """Presets that do not fit or are equal, meshes, pipelines, and layouts that train has or lacks."""
     slow = figures(3.0, name="FSDP", by_axes={"0": 2.0})
     tight = figures(2.0, name="TP", fits=False)
-    stages = SimpleNamespace(stages=2, layers=(3, 2), micro_batches=4, interleave=1)
+    stages = SimpleNamespace(layers=(3, 2), micro_batches=4, interleave=1, stages=2)
     staged = search(
         *(figures(2.0 + number, name=f"n{number}", fits=False) for number in range(9)),
         figures(2.0, name="alike"),

@@ -29,28 +29,26 @@ from treadle.training.compute_times import RooflineTimes
 from treadle.training.devices import ACCELERATORS
 from treadle.training.forms.layer_passes import layer_seconds
 from treadle.training.models.zoo import zoo_model
-from treadle.training.prices.contention_presets import contention_of
-from treadle.training.training_options import Recompute
+from treadle.training.training_options import Recompute, TrainingOptions
 
 TIMES = RooflineTimes(ACCELERATORS["h100"], "bf16", 0.5)
-KAPPA = contention_of(None, "h100").kappa
 FIRST = lambda path, letters: Sharding((("dp",), *((),) * (len(letters) - 1)))  # noqa: E731
 
 
 def timed(plan: ParallelPlan, overlap: str) -> tuple[Evaluation, Retimed]:
     own = costs(*plan.mesh.axis_names)
-    found = retimed(plan, MODEL, zoo_model("llama-3-8b"), own, TIMES)
+    found = retimed(plan, MODEL, zoo_model("llama-3-8b"), own, TIMES, options=TrainingOptions(kappa=1))
     assert isinstance(found, Retimed)
     assert found.layout.left_out == ()
-    return evaluate(plan, MODEL, own, DeviceNumbers.of(TIMES, KAPPA), overlap=overlap), found
+    return evaluate(plan, MODEL, own, DeviceNumbers.of(TIMES), overlap=overlap), found
 
 
 def test_compute_is_that_of_train() -> None:
-    """Under tensor parallelism plans add up gradients of the products' inputs for all tokens, 3% of it."""
+    """But for products of keys and of values: under tensor parallelism each reads all tokens by itself."""
     for plan, words, tolerance in (
         (data_parallel(), "dp=8", 0.005),
         (data_parallel(FIRST), "fsdp=8", 0.005),
-        (tensor_parallel(), "tp=8", 0.05),
+        (tensor_parallel(), "tp=8", 0.02),
     ):
         mine, other = timed(plan, "layer")
         assert other.mesh == words

@@ -221,8 +221,7 @@ def norm(name: str) -> Work:
 
 
 def residual(name: str) -> Work:
-    back = 30 if name == "attention" else 20
-    return Work(f"{name} residual", ELEMENTWISE, moved_elements=30, moved_backward=back, split=False)
+    return Work(f"{name} residual", ELEMENTWISE, moved_elements=30, moved_backward=0, split=False)
 
 
 def whole(name: str, elements: Fraction | int = 10) -> Saved:

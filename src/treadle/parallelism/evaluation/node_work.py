@@ -117,6 +117,13 @@ def unmoved(graph: ComputeGraph) -> frozenset[TensorRef]:
     return frozenset(made) - moved
 
 
+def is_accumulated(graph: ComputeGraph, node: Node) -> bool:
+    """Return whether a node only adds up products: kernels of products add to what the one before wrote."""
+    makers = {graph.nodes[operand.tensor.node].kind for operand in node.operands}
+    is_sum = node.kind is OperatorKind.ELEMENTWISE and node.linear == (tuple(range(len(node.operands))),)
+    return is_sum and len(node.operands) > 1 and makers == {OperatorKind.EINSUM}
+
+
 def operator_seconds(
     graph: ComputeGraph,
     number: int,
@@ -138,6 +145,8 @@ def operator_seconds(
         As by `unmoved`.
     """
     node = graph.nodes[number]
+    if is_accumulated(graph, node):
+        return 0.0
     tensors = [*(operand.tensor for operand in node.operands), *graph.results(number)]
     held = [
         0 if tensor in fused else graph.nbytes(tensor) // state.n_shards(sizes)

@@ -15,7 +15,13 @@ from treadle.parallelism.graph.compute_graph import OperatorKind, Phase, TensorR
 from treadle.parallelism.plan.part_plan import Keep
 from treadle.parallelism.problem.lifetimes import Moment
 from treadle.parallelism.problem.loops import LoopChoice, Region
-from treadle.parallelism.problem.operator_work import flops_of, fused_tensors, local_bytes, seconds_of
+from treadle.parallelism.problem.operator_work import (
+    adds_products,
+    flops_of,
+    fused_tensors,
+    local_bytes,
+    seconds_of,
+)
 from treadle.parallelism.problem.prices import StatePrices
 from treadle.parallelism.problem.variable_table import ACTIVATION, End, VariableTable
 from treadle.parallelism.problem.variables import OperatorVariable, Scope, View, ascending
@@ -163,6 +169,8 @@ class Assembly:
         seconds = np.zeros(len(variable.strategies))
         for member in variable.cluster.members:
             node, made = graph.nodes[member], graph.results(member)
+            if adds_products(graph, node):
+                continue
             flops, is_attention = flops_of(graph, node), node.kind is OperatorKind.ATTENTION
             for row, strategy in enumerate(variable.strategies):
                 sizes = [

@@ -56,6 +56,18 @@ def fused_tensors(graph: ComputeGraph) -> frozenset[TensorRef]:
     return frozenset(found)
 
 
+def adds_products(graph: ComputeGraph, node: Node) -> bool:
+    """Return whether a node is a sum of products, which their kernels add up by themselves."""
+    terms = [graph.nodes[operand.tensor.node] for operand in node.operands]
+    if node.kind is not OperatorKind.ELEMENTWISE or len(terms) < 2:
+        return False
+    return (
+        len(node.linear) == 1
+        and len(node.linear[0]) == len(terms)
+        and all(term.kind is OperatorKind.EINSUM for term in terms)
+    )
+
+
 def local_bytes(graph: ComputeGraph, tensor: TensorRef, state: Sharding, sizes: Mapping[str, int]) -> int:
     """Bytes of a tensor at one rank."""
     return graph.nbytes(tensor) // state.n_shards(sizes)

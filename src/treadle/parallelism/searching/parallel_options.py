@@ -16,7 +16,8 @@ from treadle.spelling import known_name
 from treadle.training.compute_times import MEMORY_EFFICIENCY, RooflineTimes
 from treadle.training.devices import Accelerator
 from treadle.training.prices.contention_presets import contention_of
-from treadle.training.train_options import as_accelerator, roofline_times
+from treadle.training.prices.efficiency_presets import roofline_times
+from treadle.training.train_options import as_accelerator
 
 DEFAULT_GAP = 0.01
 """Share of the best time that need not be proven."""

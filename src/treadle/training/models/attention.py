@@ -7,7 +7,7 @@ kernels (a number per head) are left out.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from treadle.training.models.model_layer import Attended, Saved, Weight, Work, WorkKind, product_work
@@ -95,7 +95,11 @@ class Heads:
             weights.append(Weight("sinks", self.heads))
         works = [
             product_work(f"{cross}query", hidden, queries),
-            product_work(f"{cross}key and value", hidden, keys, stream=attended.stream),
+            # two products, each of which reads the tokens
+            replace(
+                product_work(f"{cross}key and value", hidden, keys, stream=attended.stream),
+                moved_elements=2 * hidden + keys,
+            ),
         ]
         if not is_cross:
             # Rotations (or norms) of queries and keys: read and written once.

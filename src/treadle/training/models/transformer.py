@@ -160,12 +160,12 @@ def _norm(shape: TransformerShape, name: str) -> BlockParts:
 
 def _residual(shape: TransformerShape, name: str) -> BlockParts:
     """Dropout and sum: both read, the sum written."""
-    # backward the gradients of the products that read the norm are added up
+    # backward the gradient is handed on as it is, and products add up theirs by themselves
     work = Work(
         f"{name} residual",
         WorkKind.ELEMENTWISE,
         moved_elements=3 * shape.hidden,
-        moved_backward=(3 if name == "attention" else 2) * shape.hidden,
+        moved_backward=0,
         split=False,
     )
     mask = Saved(f"{name} mask", MASK * shape.hidden, split=False)
