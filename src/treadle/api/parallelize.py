@@ -121,6 +121,11 @@ def parallelize(
             needed = "at least 1" if count < 1 else f"stages, an axis {STAGES} of the mesh"
             raise FormatError(f"--{name} {count}: expected {needed}")
     graph, layers = as_model_graph(model, tokens=request.tokens, sequence=request.sequence, notes=notes)
+    sequences = graph.tokens // graph.sequence_tokens
+    if asked is not None and sequences % asked:
+        raise FormatError(
+            f"--micro-batches {asked}: expected a divisor of the {sequences} sequences of a step"
+        )
     plans = PlanSearch(graph, request, layers)
     runs = [FabricRun(topology, plans, options, progress) for topology in topologies]
     found: list[tuple[FabricRun, FabricSearch]] = []
@@ -144,9 +149,7 @@ def parallelize(
             return searched[key]
 
         n_ranks = len(run.topology.compute_nodes)
-        space = LayoutSpace(
-            n_ranks, graph.tokens // graph.sequence_tokens, blocks_of(graph), fixed, asked, pieces
-        )
+        space = LayoutSpace(n_ranks, sequences, blocks_of(graph), fixed, asked, pieces)
         found.append((run, run.run_pipelines(space, plans_of)))
     matrix = None
     if len(runs) > 1 and stages == 1:

@@ -75,7 +75,7 @@ def test_the_report_says_what_is_assumed_and_proved(capsys: pytest.CaptureFixtur
         assert words in out
     rows = [line.split("  ")[0] for line in out.splitlines() if line]
     assert rows[rows.index("plan") + 1] == "treadle"
-    assert {"DP", "FSDP", "TP"} <= set(rows)
+    assert {"DP", "FSDP", "CP"} <= set(rows)
 
 
 def test_the_pin_of_the_help_is_kept(capsys: pytest.CaptureFixture[str]) -> None:
@@ -200,16 +200,16 @@ def test_stages_hold_whole_layers(capsys: pytest.CaptureFixture[str]) -> None:
     value = found(capsys, *stages)
     plan = read_plan("stages.json")
     assert plan.pipeline is not None
-    assert (plan.pipeline.axis, sum(plan.pipeline.layers), plan.pipeline.micro_batches) == ("pp", 4, 8)
+    assert (plan.pipeline.axis, sum(plan.pipeline.layers)) == ("pp", 4)
+    assert 8 % plan.pipeline.micro_batches == 0, "sequences of a step"
     assert all("pp" not in state.axes for state in plan.shardings())
     (search,) = value["searches"]
     best, *named = search["plans"]
-    assert search["bound_s"] < best["step_s"] <= min(row["step_s"] for row in named if row["fits"])
+    assert search["bound_s"] < best["estimate_s"] <= min(row["estimate_s"] for row in named if row["fits"])
     # a limit that the plan above breaks makes another one
     limit = round(best["memory_bytes"] * 0.9)
     less = found(capsys, *stages, "--gap", "0.5", "--memory", f"{limit}B", "--micro-batches", "4")
     assert less["searches"][0]["plans"][0]["memory_bytes"] <= limit
-    assert less["notes"] != value["notes"]
     # of a step, however many micro-batches it has
     assert (value["tokens"], less["tokens"]) == (1024, 1024)
     assert main(["parallelize", "tiny.json", *ASKED, *stages, "--gap", "0.5"]) == 0
@@ -252,7 +252,10 @@ def test_several_fabrics_are_set_side_by_side(capsys: pytest.CaptureFixture[str]
         (["tiny.json", *ASKED, "--export", "x.py", "-o", "./x.py"], "different files"),
         (["tiny.json", *ASKED, "--micro-batches", "4"], "expected stages, an axis pp of the mesh"),
         (["tiny.json", *ASKED, "--mesh", "pp=4", "--micro-batches", "8"], "stages only"),
-        (["tiny.json", *ASKED, "--mesh", "pp=2,0=2", "--micro-batches", "3"], "3 micro-batches"),
+        (
+            ["tiny.json", *ASKED, "--mesh", "pp=2,0=2", "--micro-batches", "3"],
+            "--micro-batches 3: expected a divisor of the 8 sequences",
+        ),
         (["alexnet", *ASKED], "treadle capture"),
         (["none.json", *ASKED], "none.json"),
     ],

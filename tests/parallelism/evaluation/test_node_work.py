@@ -217,6 +217,13 @@ def test_a_pipeline_takes_its_slowest_stage_for_each_micro_batch_and_the_others_
     assert _seconds(layers, [0.0, 4.0, 0.0, 2.0, 0.0], overlap, pipeline, 1) == pytest.approx(seconds)
 
 
+def test_contention_adds_a_share_of_the_shorter_of_computing_and_communicating() -> None:
+    layers = [part(5, 4, weight=8, wait=7), part(1, saved=100)]
+    assert _seconds(layers, [0.0, 2.0], "layer", None, 1.25) == 16 + 8 / 4 + 100 + 1 / 4 + 2
+    assert _seconds(layers, [0.0, 2.0], "none", None, 1.25) == 16 + 8 + 1 + 100 + 2
+    assert _seconds(layers, [0.0, 2.0], "model", None, 1.25) == 108 + (16 + 1 + 2) / 4
+
+
 MODEL = small_model(3, T, H, F)
 
 

@@ -43,15 +43,16 @@ def timed(plan: ParallelPlan, overlap: str) -> tuple[Evaluation, Retimed]:
     return evaluate(plan, MODEL, own, DeviceNumbers.of(TIMES), overlap=overlap), found
 
 
-def test_compute_is_that_of_train_within_two_percent() -> None:
-    for plan, words in (
-        (data_parallel(), "dp=8"),
-        (data_parallel(FIRST), "fsdp=8"),
-        (tensor_parallel(), "tp=8"),
+def test_compute_is_that_of_train() -> None:
+    """But for products of keys and of values: under tensor parallelism each reads all tokens by itself."""
+    for plan, words, tolerance in (
+        (data_parallel(), "dp=8", 0.005),
+        (data_parallel(FIRST), "fsdp=8", 0.005),
+        (tensor_parallel(), "tp=8", 0.02),
     ):
         mine, other = timed(plan, "layer")
         assert other.mesh == words
-        assert mine.compute_s == pytest.approx(float(other.outcome.compute_s), rel=0.03)
+        assert mine.compute_s == pytest.approx(float(other.outcome.compute_s), rel=tolerance)
 
 
 def test_replicas_and_shards_take_what_train_says_within_three_percent() -> None:

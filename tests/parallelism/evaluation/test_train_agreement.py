@@ -1,6 +1,9 @@
 """Presets, simulated as plans and as the layouts of `train` that say the same of them.
 
-A table of many models, fabrics and pipelines, with the parts of a step in percent of it:
+Left out of the test are presets by which plans do otherwise than `train`: selective recomputation, whose
+pointwise work is no layout's; full recomputation without a block's last product; HSDP whose gathers pass
+through faster axes; CP, whose keys are gathered again beside attention; and EP, whose tokens are gathered. A
+table of many models, fabrics and pipelines, with the parts of a step in percent of it:
 ``PYTHONPATH=tests python -m parallelism.evaluation.test_train_agreement``.
 """
 
@@ -24,7 +27,7 @@ from treadle.parallelism.searching.pipeline_run import inner_mesh, staged
 from treadle.parallelism.searching.plan_search import STAGES, PipelineForm, PlanSearch
 from treadle.schedules.mesh import Mesh
 
-TOLERANCE = 0.03
+TOLERANCE = 0.01
 FLAT, PIPELINE = Mesh((2, 8), ("0", "1")), Mesh((2, 8), (STAGES, "1"))
 
 
@@ -70,8 +73,8 @@ def timed(setting: Setting, *wanted: str) -> Iterator[tuple[str, PricedPlan, Ret
 @pytest.mark.parametrize(
     ("setting", "presets"),
     [
-        (Setting(), ["DP", "FSDP", "HSDP 1", "TP 1 x DP 0", "TP 1 x FSDP 0"]),
-        (Setting(mesh=PIPELINE, form=PipelineForm(2, 8), sequences=4), ["DP", "FSDP", "TP"]),
+        (Setting(), ["DP", "FSDP", "HSDP 1", "TP 0 x DP 1", "TP 0 x FSDP 1"]),
+        (Setting(mesh=PIPELINE, form=PipelineForm(2, 8), sequences=4), ["DP", "FSDP"]),
         (Setting(mesh=PIPELINE, form=PipelineForm(2, 8, 2), sequences=4), ["DP"]),
     ],
     ids=["flat", "stages", "interleaved"],

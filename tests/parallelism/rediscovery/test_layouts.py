@@ -37,8 +37,8 @@ def is_sharded(layout: Layout) -> bool:
 
 def test_data_parallelism_where_links_are_slow_and_memory_is_ample() -> None:
     """Whole weights, one reduction of each gradient; a faster fabric hides gathers and shards weights."""
-    graph = model(64, 512, words=8192)
-    found = searched(graph, LINE, line_costs(50e9))
+    graph = model(128, 512, words=8192)
+    found = searched(graph, LINE, line_costs(30e9))
     assert cuts_samples(found)
     assert is_whole(found)
     assert found.moved() == {("gradient", REDUCE, ("x",))}
@@ -50,7 +50,7 @@ def test_data_parallelism_where_links_are_slow_and_memory_is_ample() -> None:
 def test_fully_sharded_data_parallelism_where_links_hide_and_memory_is_short() -> None:
     """Weights gathered, gradients scattered; slower links make some of them worth staying whole."""
     graph = model(64, 512, words=8192)
-    found = searched(graph, LINE, line_costs(100e9), memory=0.9 * GB)
+    found = searched(graph, LINE, line_costs(160e9), memory=0.9 * GB)
     assert cuts_samples(found)
     assert is_sharded(found)
     assert {("weight", GATHER, ("x",)), ("gradient", SCATTER, ("x",))} <= found.moved()
@@ -102,7 +102,7 @@ def test_tensor_parallelism_where_tokens_are_few_and_layers_wide() -> None:
 def test_context_parallelism_where_one_long_sample_meets_slow_exchanges() -> None:
     """Queries are cut and keys gathered; fast exchanges turn tokens into heads, many samples need neither."""
     graph = model(1, 65536, layers=2)
-    found = searched(graph, LINE, line_costs(100e9, exchange=2e9))
+    found = searched(graph, LINE, line_costs(400e9, exchange=2e9))
     assert all(cuts == {("x", "s")} for cuts in found.heavy().values())
     keys = found.block.operators["attention"].inputs[1]
     assert not keys.axes

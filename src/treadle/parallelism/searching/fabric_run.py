@@ -33,8 +33,6 @@ from treadle.training.prices.message_costs import message_costs
 
 _MOST_LAYOUTS, _MOST_LAYOUT_PARTS = 3, 40
 """Layouts that are searched after a look, and parts of branch and bound for each."""
-_MOST_LAYOUTS, _MOST_LAYOUT_PARTS = 3, 40
-"""Layouts that are searched after a look, and parts of branch and bound for each."""
 _MOST_LOWERED = 5
 """Searches under lower limits, where the evaluator counts more bytes than the search."""
 

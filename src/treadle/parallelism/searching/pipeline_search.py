@@ -124,7 +124,7 @@ class LayoutSpace:
             longest = pieces * -(-self.blocks // (stages * pieces)) / self.blocks
             return (batches - 1 / pieces) * longest + 1 / pieces
 
-        return min(range(1, self.blocks // stages + 1), key=seconds)
+        return min(range(1, max(self.blocks // stages, 1) + 1), key=seconds)
 
 
 def _mesh(stages: int, rest: int, inner: int) -> Mesh:
