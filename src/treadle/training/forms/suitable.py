@@ -24,7 +24,7 @@ def check_suitable(model: TrainingModel, layout: ParallelLayout) -> None:
         "cp": (
             "keys and values to pass along cp in every layer that remembers tokens",
             any(layer.kv_elements for layer in model.layers)
-            and all(layer.kv_elements for layer in remembering),
+            and all(layer.kv_elements for layer in model.layers if layer.cache_elements),
         ),
         "ep": ("experts to spread over ep", bool(experts)),
     }
