@@ -110,7 +110,7 @@ class Step(Options):
         takes="NetworkEfficiency | float | str | Sequence[str] | None",
     )
     streams: str = rare(
-        "per-axis: communication of different axes concurrently; one: one at a time.",
+        "per-axis: axes communicate concurrently; one: one at a time.",
         "per-axis",
         words="one per-axis",
     )

@@ -224,6 +224,7 @@ class RooflineTimes:
         if self.block_weight_bytes is not None and layer.cache_elements:
             weights *= self.block_weight_bytes / width
         moved = tokens * (work.moved_elements + local.is_decoding * work.moved_decoding)
+        moved += tokens * shards * work.moved_whole
         score_forward = score_backward = 0.0
         flops = tokens * work.flops
         if work.attended is not None:

@@ -7,12 +7,14 @@ work is done in, and what of the plan that form does not say is listed, with its
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
 from treadle.errors import ScheduleError
-from treadle.parallelism.evaluation.node_work import operations
+from treadle.parallelism.evaluation.evaluation import evaluate
+from treadle.parallelism.evaluation.node_work import DeviceNumbers, operations
+from treadle.parallelism.evaluation.part_times import Role
 from treadle.parallelism.graph.compute_graph import OperatorKind, Phase, factors
 from treadle.parallelism.graph.model_graph import ModelGraph, ModelPart
 from treadle.parallelism.plan.parallel_plan import ParallelPlan, Pipeline
@@ -20,6 +22,7 @@ from treadle.parallelism.plan.part_plan import Keep, PartPlan, sides
 from treadle.refusal import Refusal
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.mesh import Mesh
+from treadle.spelling import counted
 from treadle.training.compute_times import RooflineTimes
 from treadle.training.costs import Costs, DerivedCosts, Seconds, Traffic
 from treadle.training.models.training_model import TrainingModel
@@ -115,6 +118,12 @@ def retimed(
     layout = nearest_layout(plan, model)
     if isinstance(layout, Refusal):
         return layout
+    shards = {axis for form in ("fsdp", "cp", "ep") for axis in layout.axes.get(form, ())}
+    found = evaluate(plan, model, costs, DeviceNumbers.of(times))
+    gathered = {axes for _, one in found.movements if one.role is Role.WEIGHT for axes in one.collective.axes}
+    if gathered - shards:
+        words = f"weights gathered along {', '.join(sorted(gathered - shards))} as well"
+        layout = replace(layout, left_out=(*layout.left_out, words))
     sizes = dict(zip(plan.mesh.axis_names, plan.mesh.shape, strict=True))
     shape = tuple(prod(sizes[axis] for axis in axes) for axes in layout.axes.values())
     mesh = Mesh(shape or (1,), tuple(layout.axes) or ("dp",))
@@ -182,6 +191,7 @@ def nearest_layout(plan: ParallelPlan, model: ModelGraph) -> NamedLayout | Refus
         if form == "dp" and _is_sharded(plan, model, axis):
             form = "fsdp"
         axes.setdefault(form, []).append(axis)
+    left_out += _other_shards(plan, model, axes)
     recompute, words = _recomputed(plan, model)
     left_out += words
     mixed = [name for name, plans in plan.parts.items() if len(plans) > 1]
@@ -233,20 +243,43 @@ def _expert_letters(model: ModelGraph) -> frozenset[str]:
     return frozenset(found)
 
 
-def _is_sharded(plan: ParallelPlan, model: ModelGraph, axis: str) -> bool:
-    """Whether most elements of parameters are stored in shards along an axis."""
+def _is_sharded(plan: ParallelPlan, model: ModelGraph, axis: str, *, expert: bool = True) -> bool:
+    """Return whether most elements of parameters, or of those of no expert, are stored in shards."""
     cut = total = 0
+    letters = _expert_letters(model)
     for part, own, count in _runs(plan, model):
         for path, tensor in part.parameters.items():
+            dims = {part.graph.letter(index) for index in part.graph.factors(tensor)}
+            if not expert and letters & dims:
+                continue
             elements = count * part.graph.elements(tensor)
             total += elements
             cut += elements * (axis in own.parameters[path].axes)
     return 2 * cut > total
 
 
+def _other_shards(plan: ParallelPlan, model: ModelGraph, axes: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    """Yield what is sharded, or gathered, along axes in another way than their forms say."""
+    if "cp" in axes:
+        yield "keys and values gathered again while the layer's output is computed backward"
+    if "fsdp" not in axes:
+        for axis in (*axes.get("cp", ()), *axes.get("ep", ())):
+            if _is_sharded(plan, model, axis, expert=False):
+                yield f"weights sharded along {axis}"
+    elif plan.zero and "dp" in axes:
+        yield "optimizer states sharded over replicas"
+    for axis in axes.get("ep", ()):
+        for part, own, _ in _runs(plan, model):
+            routes = (one for one in part.graph.nodes if one.kind is OperatorKind.DISPATCH)
+            if any(axis not in own.operators[one.name].inputs[0].axes for one in routes):
+                yield f"tokens gathered, not exchanged, along {axis}"
+                break
+
+
 def _recomputed(plan: ParallelPlan, model: ModelGraph) -> tuple[Recompute, list[str]]:
     """What runs once more, by work."""
-    again = attention = total = 0.0
+    again = attention = total = unused = 0.0
+    light = 0
     for part, own, count in _runs(plan, model):
         if part.enters is None or part.leaves is None:
             continue  # `train` recomputes blocks
@@ -254,13 +287,17 @@ def _recomputed(plan: ParallelPlan, model: ModelGraph) -> tuple[Recompute, list[
             if node.computes and node.phase is Phase.FORWARD:
                 flops, keep = count * operations(part.graph, node), own.operators[node.name].keep
                 total += flops * (keep is not Keep.UNUSED)
+                unused += flops * (keep is Keep.UNUSED)
                 again += flops * (keep is Keep.RECOMPUTED)
+                light += (not flops) * (keep is Keep.RECOMPUTED)
                 attention += flops * (node.kind is OperatorKind.ATTENTION)
     choices = {Recompute.NONE: 0.0, Recompute.ATTENTION: attention, Recompute.FULL: total}
     near = min(choices, key=lambda one: abs(choices[one] - again))
     words = []
     if total and abs(choices[near] - again) > 0.01 * total:
-        words.append(
-            f"{again / total:.0%} of the work that can be is done again in blocks, not {near.value}'s"
-        )
+        words.append(f"{again / total:.0%} of the work is done again in blocks, not {near.value}'s")
+    if near is Recompute.FULL and unused > 0.01 * total:
+        words.append(f"{unused / (total + unused):.0%} of the work is not done again, as nothing reads it")
+    if light and near is not Recompute.FULL:
+        words.append(f"{counted(light, 'pointwise operator')} recomputed")
     return near, words

@@ -98,7 +98,8 @@ class Heads:
             # two products, each of which reads the tokens
             replace(
                 product_work(f"{cross}key and value", hidden, keys, stream=attended.stream),
-                moved_elements=2 * hidden + keys,
+                moved_elements=keys,
+                moved_whole=2 * hidden,
             ),
         ]
         if not is_cross:

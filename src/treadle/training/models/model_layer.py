@@ -114,6 +114,8 @@ class Work:
         Elements of activations read and written per token, if nothing stays in caches.
     moved_backward : int, optional
         The same of the backward pass; None: twice as many.
+    moved_whole : int
+        The same that each rank of tensor parallelism moves of a token, though it splits the work.
     moved_per_context : int
         Elements of keys and values read per context token of a sequence when one token is decoded.
     moved_decoding : int
@@ -141,6 +143,7 @@ class Work:
     flops_per_cached: int = 0
     moved_elements: int = 0
     moved_backward: int | None = None
+    moved_whole: int = 0
     moved_per_context: int = 0
     moved_decoding: int = 0
     score_elements: tuple[int | Fraction, int | Fraction] = (0, 0)
