@@ -121,6 +121,15 @@ def parallelize(
             needed = "at least 1" if count < 1 else f"stages, an axis {STAGES} of the mesh"
             raise FormatError(f"--{name} {count}: expected {needed}")
     graph, layers = as_model_graph(model, tokens=request.tokens, sequence=request.sequence, notes=notes)
+    if layers is None:
+        staged = {"mesh": mesh if stages > 1 else None, "micro-batches": asked, "interleave": pieces}
+        for name, value in staged.items():
+            if value is not None:
+                text = value.text if isinstance(value, Mesh) else value
+                raise FormatError(
+                    f"--{name} {text}: the graph of {graph.name} is that of a whole step; name a model of "
+                    f"the zoo instead"
+                )
     sequences = graph.tokens // graph.sequence_tokens
     if asked is not None and sequences % asked:
         raise FormatError(

@@ -232,6 +232,21 @@ def test_without_stages_there_are_no_micro_batches(mesh: Mesh) -> None:
         parallelize(small_model(), "complete(4)", gpu="a100", mesh=mesh, micro_batches=0)
 
 
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"mesh": "pp=4,tp=2"}, "--mesh pp=4,tp=2"),
+        ({"mesh": Mesh((4, 2), (STAGES, "tp"))}, "--mesh pp=4,tp=2"),
+        ({"micro_batches": 2}, "--micro-batches 2"),
+        ({"interleave": 2}, "--interleave 2"),
+    ],
+)
+def test_a_graph_of_a_whole_step_has_no_stages(asked: dict[str, Any], said: str) -> None:
+    words = f"{said}: the graph of small is that of a whole step; name a model of the zoo instead"
+    with pytest.raises(FormatError, match=f"^{re.escape(words)}$"):
+        parallelize(small_model(), "complete(8)", gpu="a100", **asked)
+
+
 def test_what_parallelize_refuses_before_it_looks() -> None:
     with pytest.raises(FormatError, match=r"^fabrics: expected at least one$"):
         parallelize(small_model(), [], gpu="a100")

@@ -14,6 +14,7 @@ from treadle.errors import FormatError, InfeasibleError
 from treadle.options.keywords import ParallelizeKeywords
 from treadle.parallelism.plan.parallel_plan import ParallelPlan
 from treadle.parallelism.search.branching import SearchEffort
+from treadle.parallelism.searching import pipeline_run
 from treadle.parallelism.searching.parallel_options import parallel_request
 from treadle.parallelism.searching.pipeline_run import inner_mesh, search_staged, staged
 from treadle.parallelism.searching.plan_search import STAGES, PipelineForm, PlanSearch
@@ -167,3 +168,22 @@ def test_stages_that_do_not_fit_say_what_is_least() -> None:
         r"the least is \d\.\d+e-0\d GB",
         str(error.value),
     )
+
+
+def test_each_preset_is_estimated_before_nothing_is_said_to_fit(
+    free: PlanSearch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The limit is what the smallest of the presets takes in its own cut, and no other plan is tried."""
+    mesh, form = Mesh((2, 2), (STAGES, "a")), PipelineForm(2, 5)
+    posed = free.pose(inner_mesh(mesh), COSTS, form)
+    cuts = [staged(free, posed.problem.decode(one), mesh, COSTS, form) for one in posed.named.values()]
+    least = min(free.estimated(one, COSTS).peak_bytes for one in cuts)
+    monkeypatch.setattr(pipeline_run, "_MOST_PRESETS", 0)
+    monkeypatch.setattr(pipeline_run, "_MOST_SEARCHES", 0)
+    plans = plans_of(memory_bytes=least)
+    best, presets, _, _ = search_staged(plans, mesh, COSTS, form, plans.look(posed))
+    assert best.fits
+    assert best.memory_bytes == least
+    assert best.plan in [one.plan for one in presets]
+    with pytest.raises(InfeasibleError, match="no plan was found that fits"):
+        search_staged(plans.with_memory(least - 1), mesh, COSTS, form, plans.look(posed))

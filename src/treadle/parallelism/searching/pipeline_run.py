@@ -131,7 +131,16 @@ def search_staged(
         if held <= request.memory_bytes or context().is_late:
             break
         limit *= 0.98 * request.memory_bytes / held
-    fitting = {labels: one for labels, one in tried.items() if one.peak_bytes <= request.memory_bytes}
+
+    def those_that_fit() -> dict[tuple[int, ...], Evaluation]:
+        return {labels: one for labels, one in tried.items() if one.peak_bytes <= request.memory_bytes}
+
+    fitting = those_that_fit()
+    if not fitting:
+        # each preset has a cut of its own, so one that the search takes for fuller may fit
+        for labels in by_time[_MOST_PRESETS:]:
+            estimate(labels)
+        fitting = those_that_fit()
     if not fitting:
         least = min(one.peak_bytes for one in tried.values())
         raise InfeasibleError(
