@@ -68,7 +68,7 @@ class ServeResult(Tabular):
     >>> box = {"mesh": "tp=8", "gpu": "h100", "schedules": "bound"}
     >>> found = planning.serve("gpt2-medium", "dgx_h100:1", phase="decode", **box)
     >>> [(row.sequences, f"{row.outcome.seconds * 1e3:.3f} ms") for row in found.rows]
-    [(1, '0.089 ms'), (8, '0.124 ms'), (64, '0.403 ms')]
+    [(1, '0.089 ms'), (8, '0.124 ms'), (64, '0.405 ms')]
     """
 
     model: TrainingModel

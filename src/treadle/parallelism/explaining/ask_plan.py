@@ -70,7 +70,7 @@ class ExplainedTensor:
     >>> found = treadle.parallelize(words, "ring(2, bandwidth='25GB/s')", gpu="h100", mesh="2")
     >>> (told,) = planning.explain_tensor(found, "tok_embeddings")
     >>> [f"{other.what} {other.state}: {other.more:+.1%}" for other in told.alternatives]
-    ['stored whole: +90.2%']
+    ['stored whole: +1.0%']
     """
 
     story: TensorStory
