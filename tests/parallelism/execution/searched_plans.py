@@ -34,7 +34,8 @@ def quick_costs(mesh: Mesh) -> Costs:
 
 
 def problem_of(model: ModelGraph, mesh: Mesh) -> SearchProblem:
-    return pose(model, mesh, quick_costs(mesh), TIMES)
+    """With contention: else it costs nothing to gather a table whole while something else is computed."""
+    return pose(model, mesh, quick_costs(mesh), TIMES, kappa=1.2)
 
 
 def found_within(problem: SearchProblem, share: float = np.inf) -> ParallelPlan:

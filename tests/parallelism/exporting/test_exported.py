@@ -129,6 +129,10 @@ def test_what_code_of_a_searched_plan_does_not_say_is_told(found: RankTask) -> N
     assert WeightUse.SHARDED in [use for _, use in layout.axes.values()]
     lost = [str(one) for one in unsaid(layout)]
     assert any("not cut along dp as the rest is" in one for one in lost)
+    assert any("norm_1.weight: is cut along tp; the code takes it whole" in one for one in lost)
+    norms = [weight for part in layout.parts for weight in part.weights if "norm" in weight.path]
+    assert len(norms) == 3
+    assert not any(weight.style for weight in norms), "a parallel style is for products and tables"
     assert all(one in torch_code(layout) for one in (each.reason for each in layout.lost))
 
 

@@ -6,7 +6,16 @@ They are told by states: which axes cut which letters, what is gathered, reduced
 from __future__ import annotations
 
 from parallelism.problem.settings import costs
-from parallelism.rediscovery.small_settings import GB, GLANCE, LINE, Layout, line_costs, model, searched
+from parallelism.rediscovery.small_settings import (
+    GB,
+    GLANCE,
+    KAPPA,
+    LINE,
+    Layout,
+    line_costs,
+    model,
+    searched,
+)
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.mesh import Mesh
 from treadle.training.models.attention import Heads
@@ -63,8 +72,8 @@ def test_fully_sharded_data_parallelism_where_links_hide_and_memory_is_short() -
 def test_hybrid_sharding_where_only_boxes_are_fast_inside() -> None:
     """Shards within a box, replicas over boxes; with fast links between boxes shards lie over all ranks."""
     graph = model(64, 512)
-    slow = costs(BOXES, slow=25e9, fast=450e9, within=("nv",), alpha_s=5e-6)
-    found = searched(graph, BOXES, slow, memory=0.9 * GB)
+    slow = costs(BOXES, slow=36e9, fast=450e9, within=("nv",), alpha_s=5e-6)
+    found = searched(graph, BOXES, slow, memory=1.25 * GB, kappa=KAPPA)
     assert cuts_samples(found)
     stored = found.stored()
     assert set().union(*stored.values()) == {"nv"}
@@ -72,7 +81,7 @@ def test_hybrid_sharding_where_only_boxes_are_fast_inside() -> None:
     assert {axes for what, _, axes in found.moved() if what == "weight"} == {("nv",)}
     assert ("gradient", REDUCE, ("ib", "nv")) in found.moved()
     fast = costs(BOXES, slow=450e9, fast=450e9, within=("nv",), alpha_s=5e-6)
-    assert is_sharded(searched(graph, BOXES, fast, memory=0.9 * GB, effort=GLANCE))
+    assert is_sharded(searched(graph, BOXES, fast, memory=1.25 * GB, effort=GLANCE, kappa=KAPPA))
 
 
 def test_tensor_parallelism_where_tokens_are_few_and_layers_wide() -> None:
@@ -82,7 +91,7 @@ def test_tensor_parallelism_where_tokens_are_few_and_layers_wide() -> None:
     """
     heads = Heads(32, 8, 128)
     graph = model(1, 1024, hidden=4096, inner=16384, layers=2, heads=heads)
-    found = searched(graph, LINE, line_costs(250e9))
+    found = searched(graph, LINE, line_costs(400e9), kappa=KAPPA)
     products = found.heavy()
     inner = ("up", "gate", "down", "d_activation", "d_feed_forward_w1", "d_feed_forward_w2")
     assert all(products[name] == {("x", "f")} for name in (*inner, "d_feed_forward_w3"))
@@ -94,7 +103,7 @@ def test_tensor_parallelism_where_tokens_are_few_and_layers_wide() -> None:
     assert {("tensor", GATHER, ("x",)), ("tensor", SCATTER, ("x",))} <= found.moved()
     assert found.cuts("ffn_normed") == found.cuts("attention_residual") == {("x", "s")}
     many = model(8, 4096, hidden=4096, inner=16384, layers=2, heads=heads)
-    other = searched(many, LINE, line_costs(100e9), effort=GLANCE)
+    other = searched(many, LINE, line_costs(100e9), effort=GLANCE, kappa=KAPPA)
     assert cuts_samples(other)
     assert ("weight", GATHER, ("x",)) in other.moved()
 

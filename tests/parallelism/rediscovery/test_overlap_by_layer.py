@@ -16,7 +16,7 @@ from treadle.parallelism.search.branching import Incumbent, SearchEffort
 from treadle.parallelism.search.one_plan import fastest_plan
 
 LAYERS = 8
-EFFORT = SearchEffort(gap=0.01, n_parts=12)
+EFFORT = SearchEffort(gap=0.01, n_parts=60)
 
 
 def cheapest_by_totals(problem: SearchProblem, found: Incumbent) -> tuple[float, int, int, int]:
@@ -40,8 +40,8 @@ def cheapest_by_totals(problem: SearchProblem, found: Incumbent) -> tuple[float,
 
 
 def test_a_maximum_over_the_whole_model_claims_what_no_layer_keeps() -> None:
-    """Some layers only compute, on every rank the same; the others wait for their gradients."""
-    graph, costs = model(8, 1024, layers=LAYERS), line_costs(25e9)
+    """Some layers only compute and wait for what they compute with; the others wait for their gradients."""
+    graph, costs = model(8, 1024, layers=LAYERS), line_costs(50e9)
     problem = pose(graph, LINE, costs, TIMES)
     found = fastest_plan(problem.graph, effort=EFFORT)
     assert isinstance(found, Incumbent)
@@ -58,11 +58,12 @@ def test_a_maximum_over_the_whole_model_claims_what_no_layer_keeps() -> None:
         evaluate(plan, graph, costs, NUMBERS, overlap=overlap) for overlap in ("model", "layer")
     )
     assert abs(by_model.seconds - claimed) <= 1e-9 * claimed
-    blocks = sorted(part.communication_s / part.compute_s for part in by_layer.parts if part.part == "block")
-    assert blocks[0] < 0.1 < 5 < blocks[1]
+    blocks = sorted(part.beside_s() / part.serial_s() for part in by_layer.parts if part.part == "block")
+    assert blocks[0] < 0.4 < 3 < blocks[1]
     assert by_model.seconds < 0.9 * found.value, "which is why it is tempting"
+    assert by_model.seconds < found.bound, "less than any one plan for all layers takes"
     assert by_layer.seconds > 1.2 * found.value, "and no better than one plan for all of them"
-    assert by_layer.seconds > 1.5 * by_model.seconds
+    assert by_layer.seconds > 1.4 * by_model.seconds
     honest = mixed(problem, costs, list(found.plans), effort=replace(EFFORT, n_parts=4))
     assert honest is not None
     seconds = evaluate(honest[0], graph, costs, NUMBERS).seconds

@@ -12,7 +12,7 @@ pytest.importorskip("torch", reason="torch: not installed; pip install 'treadle[
 import treadle
 from parallelism.problem.settings import TIMES, without_loops
 from parallelism.rediscovery.plain_attention import make_long
-from parallelism.rediscovery.small_settings import GB, GLANCE, line_costs, searched
+from parallelism.rediscovery.small_settings import GB, GLANCE, KAPPA, line_costs, searched
 from reference.parallelism.legality import violations
 from treadle.parallelism.graph.compute_graph import Phase
 from treadle.parallelism.graph.model_graph import ModelGraph
@@ -54,10 +54,10 @@ def test_letters_of_a_loop_are_followed_from_operator_to_operator(model: ModelGr
 
 def test_scores_larger_than_memory_are_computed_in_chunks_of_queries(model: ModelGraph) -> None:
     """Without a loop no plan fits into twice the limit; with room for scores there is none."""
-    problem = pose(model, FOUR, COSTS, TIMES)
+    problem = pose(model, FOUR, COSTS, TIMES, kappa=KAPPA)
     whole = fastest_plan(problem.graph, memory_bytes=2 * LIMIT, within=without_loops(problem), effort=GLANCE)
     assert isinstance(whole, MemoryShortage)
-    found = searched(model, FOUR, COSTS, memory=LIMIT)
+    found = searched(model, FOUR, COSTS, memory=LIMIT, kappa=KAPPA)
     (part,) = model.parts
     operators = found.plan.plan_of(part.name).operators
     chunked = {name: one.chunk for name, one in operators.items() if one.chunk is not None}
@@ -77,6 +77,6 @@ def test_scores_larger_than_memory_are_computed_in_chunks_of_queries(model: Mode
     wrong = replace(found.plan, parts={part.name: (others,)})
     (fault,) = violations(wrong, model)
     assert "_to_copy_1 within its loop, of which no chunk is there alone" in str(fault)
-    ample = searched(model, FOUR, COSTS, memory=inf, effort=GLANCE)
+    ample = searched(model, FOUR, COSTS, memory=inf, effort=GLANCE, kappa=KAPPA)
     assert not any(one.chunk for one in ample.plan.plan_of(part.name).operators.values())
     assert ample.result.seconds < found.result.seconds

@@ -309,6 +309,7 @@ class _Reading:
             if operand.tensor == tensor
         ]
         is_table = any(kind is OperatorKind.GATHER for kind, _, _ in readers)
+        is_product = is_table or any(kind is OperatorKind.EINSUM for kind, _, _ in readers)
         place = f"{part.name}: {path}"
         style = None
         for axis in _of_use(axes, WeightUse.TENSOR):
@@ -318,7 +319,10 @@ class _Reading:
                 for index, names in zip(factors(dims), cuts, strict=True)
                 if axis in names
             }
-            if len(cut_dims) == 1:
+            if cut_dims and not is_product:
+                # the styles of modules are for products and tables: norms take their input whole
+                self.lost.append(Refusal(f"is cut along {axis}; the code takes it whole", place))
+            elif len(cut_dims) == 1:
                 style = CutStyle.COLUMNS if (cut_dims == {0}) != is_table else CutStyle.ROWS
             if style is not None and not self._is_outermost(graph, tensor, stored, axis):
                 self.lost.append(

@@ -166,7 +166,9 @@ def _tensor_lines(layout: ExportLayout) -> Iterator[str]:
             style = _style(weight, at_rest, cuts_sequence=layout.cuts_sequence)
             if style:
                 owner, name = _split(weight.path.rpartition(".")[0])
-                inner.setdefault(owner, {})[name] = style
+                styles = inner.setdefault(owner, {})
+                if weight.style is not None or name not in styles:  # a bias has the style of its module
+                    styles[name] = style
         for owner, styles in inner.items():
             yield f"    for part in {_modules(owner)}:"
             yield "        styles = {"
