@@ -52,7 +52,7 @@ def row(
     name: str, seconds: float, *, exposed: float = 0.25, memory: float = 2**30, fits: bool = True
 ) -> PricedPlan:
     plan = cast(ParallelPlan, SimpleNamespace(mesh=MESH))
-    return PricedPlan(name, plan, seconds, seconds - exposed, exposed, 0.5, {}, memory, fits)
+    return PricedPlan(name, plan, seconds, seconds, seconds - exposed, exposed, 0.0, 0.5, {}, memory, fits)
 
 
 def told(*rows: PricedPlan, bound_s: float = 0.0, fabric: str = "here", **fields: Any) -> ToldPlan:
@@ -93,8 +93,8 @@ def test_alike_plans_are_told_once() -> None:
 def test_plans_side_by_side() -> None:
     rows = (row("one", 1.0), row("two", 2.0, exposed=1e-13), row("three", 3.0, fits=False))
     bars: Any = parallel_page._rows_bars([told(*rows, bound_s=0.5)])
-    assert bars["rows"] == [["one", [0.75, 0.25]], ["two", [2.0 - 1e-13, 0.0]]]
-    assert (bars["limit"], bars["limitWords"]) == (0.5, "no plan takes less than 500 ms")
+    assert bars["rows"] == [["one", [0.75, 0.25, 0.0]], ["two", [2.0 - 1e-13, 0.0, 0.0]]]
+    assert (bars["limit"], bars["limitWords"]) == (0.5, "no plan has an estimate below 500 ms")
     claimed: Any = parallel_page._rows_bars([told(*rows, bound_s=0.5, is_claimed=True)])
     assert claimed["limitWords"].endswith(", its file claims")
     several: Any = parallel_page._rows_bars([told(rows[0], bound_s=0.5), told(rows[0], fabric="there")])

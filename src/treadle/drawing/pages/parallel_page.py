@@ -12,7 +12,7 @@ from treadle.parallelism.evaluation.evaluation import Evaluation, evaluate
 from treadle.parallelism.evaluation.retiming import Retimed
 from treadle.parallelism.explaining.state_words import letters_of, spelled_state
 from treadle.parallelism.graph.model_graph import ModelGraph, ModelPart
-from treadle.parallelism.plan.parallel_plan import ParallelPlan
+from treadle.parallelism.plan.parallel_plan import ParallelPlan, Pipeline
 from treadle.parallelism.searching.parallel_options import ParallelRequest
 from treadle.parallelism.searching.parallel_result import (
     FabricMatrix,
@@ -26,6 +26,7 @@ from treadle.training.costs import Costs
 from treadle.units import format_seconds, format_size
 
 _COMPUTE, _EXPOSED = ["compute", "compute", "forward"], ["exposed", "exposed", "allgather"]
+_IDLE = ["idle", "idle", "idle"]
 _PART_KINDS = [
     ["forward", "F", "forward"],
     ["backward, with what is computed again", "B", "backward"],
@@ -115,7 +116,7 @@ def told_page(
         }
     left += [
         _rows_bars(told),
-        _parts(first),
+        _parts(first.evaluation, plan.pipeline),
         collectives(first.evaluation),
         operators(plan, model),
     ]
@@ -189,12 +190,12 @@ def _rows_bars(told: Sequence[ToldPlan]) -> dict[str, object]:
         "panel": "bars",
         "id": "plans",
         "title": "Plans side by side",
-        "note": "those that fit; a step, by the evaluator",
+        "note": "those that fit; a step, simulated task by task",
         "form": "s",
-        "kinds": [_COMPUTE, _EXPOSED],
-        "rows": [[name, [row.compute_s, _exposed(row)]] for name, row in rows],
+        "kinds": [_COMPUTE, _EXPOSED, _IDLE],
+        "rows": [[name, [row.compute_s, _exposed(row), row.idle_s]] for name, row in rows],
         "limit": bound or None,
-        "limitWords": f"no plan takes less than {format_seconds(bound)}"
+        "limitWords": f"no plan has an estimate below {format_seconds(bound)}"
         + (", its file claims" if told[0].is_claimed else ""),
     }
 
@@ -217,8 +218,8 @@ def _rows_table(told: Sequence[ToldPlan]) -> dict[str, object]:
     return table("figures", "Figures", [*texts("plan"), *seconds, ("memory", "B")], rows, left_out=left_out)
 
 
-def _parts(told: ToldPlan) -> dict[str, object]:
-    found, rows = told.evaluation, []
+def _parts(found: Evaluation, pipeline: Pipeline | None = None) -> dict[str, object]:
+    rows = []
     for one in found.parts:
         name = one.part if one.plan == 0 else f"{one.part} ({one.plan + 1})"
         runs = one.runs
@@ -232,7 +233,6 @@ def _parts(told: ToldPlan) -> dict[str, object]:
         "none": "both count",
         "model": "the longer of both sums counts",
     }[found.overlap]
-    pipeline = told.rows[0].plan.pipeline
     times = "" if pipeline is None else f", of one of {pipeline.micro_batches} micro-batches"
     return {
         "panel": "bars",

@@ -28,6 +28,7 @@ from treadle.parallelism.searching.plan_search import OURS, STAGES, PipelineForm
 from treadle.parallelism.searching.posed_mesh import MeshFound
 from treadle.schedules.mesh import Mesh
 from treadle.training.costs import Costs
+from treadle.units import format_size
 
 _MOST_SEARCHES = 6
 _MOST_SIMULATED, _MOST_PRESETS = 2, 8
@@ -145,8 +146,8 @@ def search_staged(
         least = min(one.peak_bytes for one in tried.values())
         raise InfeasibleError(
             f"{plans.model.name}, mesh {mesh.text}, {form.micro_batches} micro-batches: no plan was found "
-            f"that fits into {request.memory_bytes / 2**30:.4g} GB a rank; "
-            f"the least is {least / 2**30:.4g} GB"
+            f"that fits into {format_size(int(request.memory_bytes))} a rank; the least is "
+            f"{format_size(least)}"
         )
     # a simulation of many micro-batches takes seconds: only the plans of the least estimates have one
     shown = sorted(fitting, key=lambda labels: fitting[labels].seconds)[:_MOST_SIMULATED]
