@@ -183,6 +183,17 @@ def test_styles_of_weights(weight: tuple[bool, CutStyle | None], whole: str, cut
         assert given == "RowwiseParallel(input_layouts=Replicate(), output_layouts=Shard(1))"
 
 
+def test_a_bias_has_the_style_of_its_module() -> None:
+    """Whether it comes before the module's matrix or after it."""
+    bias = ExportedWeight("layers.*.down.bias", False, None, 0)
+    for weights in ((bias, *BLOCK.weights), (*BLOCK.weights, bias)):
+        parts = tuple(replace(one, weights=weights) if one is BLOCK else one for one in LAYOUT.parts)
+        lines = body(replace(LAYOUT, parts=parts))
+        assert [line.strip() for line in lines if '"down": ' in line] == [
+            '"down": RowwiseParallel(output_layouts=Shard(1)),'
+        ]
+
+
 def test_layers_are_counted_by_a_star_or_a_slice() -> None:
     assert _split("a.layers.*.up.w") == ("a.layers.*", "up.w")
     assert _split("a.layers.[1:7].up") == ("a.layers.[1:7]", "up")

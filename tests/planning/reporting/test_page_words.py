@@ -55,8 +55,10 @@ def row(
     return PricedPlan(name, plan, seconds, seconds, seconds - exposed, exposed, 0.0, 0.5, {}, memory, fits)
 
 
-def told(*rows: PricedPlan, bound_s: float = 0.0, fabric: str = "here", **fields: Any) -> ToldPlan:
-    return ToldPlan(fabric, rows, cast(Any, None), Refusal("none", "why"), bound_s, **fields)
+def told(
+    *rows: PricedPlan, bound_s: float = 0.0, fabric: str = "here", evaluation: Any = None, **fields: Any
+) -> ToldPlan:
+    return ToldPlan(fabric, rows, evaluation, Refusal("none", "why"), bound_s, **fields)
 
 
 def test_tiles_of_a_plan_that_shards() -> None:
@@ -64,11 +66,13 @@ def test_tiles_of_a_plan_that_shards() -> None:
     best = row("treadle", 2.0)
     others = (row("slow", 5.0), row("next", 3.0), row("quick", 1.0, fits=False))
     assert parallel_page._tiles(told(best, *others, bound_s=1.5), request) == [
-        ["2.00 s", "a step, by the evaluator", ""],
+        ["2.00 s", "a step, simulated", ""],
         ["25.0%", "may be saved at most: proved", ""],
         ["1.50x", "as quick as next", ""],
         ["1GB", "of 2GB a rank", ""],
     ]
+    estimate = replace(best, estimate_s=1.875)  # a bound is of estimates
+    assert parallel_page._tiles(told(estimate, bound_s=1.5), request)[1][0] == "20.0%"
     near = parallel_page._tiles(told(best, bound_s=1.962), request)
     assert near[1] == ["1.9%", "may be saved at most: proved", "good"]
     assert len(near) == 3
@@ -168,7 +172,8 @@ def test_the_fullest_moment(plans: dict[str, ParallelPlan], monkeypatch: pytest.
 def test_parts_of_a_model(plans: dict[str, ParallelPlan]) -> None:
     found = evaluated(plans["FSDP"], MODEL, COSTS, REQUEST)
     block, head = found.parts
-    table: Any = parallel_page._parts(found)
+    one = told(replace(row("one", 1.0), plan=plans["FSDP"]), evaluation=found)
+    table: Any = parallel_page._parts(one)
     assert (block.runs, head.runs) == (3, 1)
     assert table["rows"] == [
         ["3 x block", [3 * block.forward_s, 3 * block.backward_s, 3 * block.optimizer_s, 0, 0]],
@@ -179,7 +184,8 @@ def test_parts_of_a_model(plans: dict[str, ParallelPlan]) -> None:
     assert table["note"] == "all layers of a kind together; of each layer the longer of both counts"
     for overlap, words in (("none", "both count"), ("model", "the longer of both sums counts")):
         other = parallel_request("a100", 48, {"overlap": overlap})
-        note = cast(str, parallel_page._parts(evaluated(plans["FSDP"], MODEL, COSTS, other))["note"])
+        again = replace(one, evaluation=evaluated(plans["FSDP"], MODEL, COSTS, other))
+        note = cast(str, parallel_page._parts(again)["note"])
         assert note == f"all layers of a kind together; {words}"
 
 

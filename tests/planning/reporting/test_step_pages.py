@@ -134,8 +134,8 @@ def test_a_plan_that_shards_tells_what_the_evaluator_says(
     search = sharded.searches[0]
     plans = panel(values, "plans")
     assert plans["limit"] == search.bound_s
-    steps = {f"{sum(parts):.9f}" for _, parts in plans["rows"]}
-    assert steps <= {f"{row.seconds:.9f}" for row in search.rows}
+    for row in search.rows:
+        assert not row.fits or row.estimate_s >= search.bound_s * (1 - 1e-9)
     assert sum(plans["rows"][0][1]) == pytest.approx(search.best.seconds)
     moved = panel(values, "collectives")
     assert sum(row[-1] for row in moved["rows"]) == pytest.approx(search.best.communication_s)

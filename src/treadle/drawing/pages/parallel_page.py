@@ -146,9 +146,9 @@ def told_page(
 
 def _tiles(told: ToldPlan, request: ParallelRequest) -> list[list[str]]:
     best, *others = told.rows
-    tiles = [[format_seconds(best.seconds), "a step, by the evaluator", ""]]
+    tiles = [[format_seconds(best.seconds), "a step, simulated", ""]]
     if told.bound_s:
-        gap = max(0.0, 1 - told.bound_s / best.seconds)
+        gap = max(0.0, 1 - told.bound_s / best.estimate_s)  # a bound of estimates, not of simulations
         words = "its file claims" if told.is_claimed else "proved"
         is_near = gap <= _NEAR and not told.is_claimed
         tiles.append([f"{gap:.1%}", f"may be saved at most: {words}", "good" if is_near else ""])
@@ -190,7 +190,7 @@ def _rows_bars(told: Sequence[ToldPlan]) -> dict[str, object]:
         "panel": "bars",
         "id": "plans",
         "title": "Plans side by side",
-        "note": "those that fit; a step, simulated task by task",
+        "note": "those that fit; a step, simulated",
         "form": "s",
         "kinds": [_COMPUTE, _EXPOSED, _IDLE],
         "rows": [[name, [row.compute_s, _exposed(row), row.idle_s]] for name, row in rows],
