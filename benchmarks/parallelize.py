@@ -1,6 +1,6 @@
 """docs/results/parallelize-figures.md: found plans beside named ones, bounds, what finding them takes.
 
-    python benchmarks/parallelize.py --docs docs --json figures.json    # about 20 minutes of CPU time
+    python benchmarks/parallelize.py --docs docs --json figures.json    # about 15 minutes of CPU time
     python benchmarks/parallelize.py --only 8B                          # rows whose name has this; prints
 
 Each row is a process. Rows that stand in the file of ``--json`` are not measured again. The exit status is 1
@@ -14,32 +14,44 @@ import json
 import resource
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from math import inf
 from pathlib import Path
 from time import process_time
+from typing import Any
 
 from treadle import planning
 from treadle.atomic import write_bytes
 from treadle.inputs.fabrics_and_plans import as_fabric
+from treadle.inputs.meshes import as_mesh
 from treadle.inputs.problem import resolve_topology
+from treadle.options.keywords import ParallelizeKeywords
+from treadle.parallelism.evaluation.retiming import Retimed
 from treadle.parallelism.explaining.state_words import letters_of, spelled_state
 from treadle.parallelism.graph.compute_graph import OperatorKind, Phase, TensorRef
+from treadle.parallelism.graph.graph_argument import as_model_graph
 from treadle.parallelism.graph.model_graph import ModelGraph
+from treadle.parallelism.search.branching import NAMED_EFFORT, minimise
+from treadle.parallelism.search.minimax import step_time
 from treadle.parallelism.searching.fabric_matrix import fabric_matrix
 from treadle.parallelism.searching.fabric_run import FabricRun
+from treadle.parallelism.searching.parallel_options import parallel_request
 from treadle.parallelism.searching.parallel_result import FabricSearch
-from treadle.parallelism.searching.plan_search import PlanSearch
+from treadle.parallelism.searching.pipeline_run import inner_mesh, staged
+from treadle.parallelism.searching.plan_search import PipelineForm, PlanSearch
 from treadle.training.devices import accelerator
+from treadle.training.models.layer_table import read_model
+from treadle.training.models.training_model import TrainingModel
 
 Row = dict[str, object]
 GAP, MOST_GAP = 0.02, 0.05
 """That is asked for, unless a case says otherwise, and that a row may have."""
 ENDLESS_S = 3600.0
 """Rows end when their gap is proven; CPU seconds are what is measured."""
-FABRIC_S = 60.0
-"""A search on one of several fabrics: experts on a leaf-spine fabric stay at 6% or more, as the row says."""
+FABRIC_S = 40.0
+"""A search on one of several fabrics."""
+PIPELINE_S = 240.0
 ALPHA_S = 10e-6
 _K, _M = 2**10, 2**20
 _SLOW = "dgx_h100(16, nic_bandwidth='6.25GB/s')"
@@ -95,6 +107,70 @@ class FabricsCase:
     sequence: int
 
 
+@dataclass(frozen=True)
+class PipelineCase:
+    """A model whose stages are searched, and the layout that was published of it."""
+
+    name: str
+    model: str
+    fabric: str
+    gpu: str
+    tokens: int
+    sequence: int
+    published: str
+    micro_batches: int
+
+
+PIPELINES = (
+    PipelineCase(
+        "GPT-3 175B", "gpt3-175b", "dgx_a100:128", "a100", 1536 * 2 * _K, 2 * _K, "pp=8,dp=16,tp=8", 96
+    ),
+    PipelineCase(
+        "Llama 3 405B", "llama-3-405b", "dgx_h100:2048", "h100", 16 * _M, 8 * _K, "pp=16,dp=128,tp=8", 16
+    ),
+    PipelineCase("Mixtral 8x7B", "mixtral-8x7b", "dgx_h100:16", "h100", _M, 4 * _K, "pp=4,dp=4,ep=8", 8),
+)
+"""With the layouts of Megatron-LM (2021), of table 4 of Llama 3, and of NeMo."""
+CONFIGS = {
+    "gpt3-175b": {
+        "model_type": "gpt2",
+        "n_embd": 12288,
+        "n_layer": 96,
+        "n_head": 96,
+        "n_positions": 2048,
+        "vocab_size": 51200,
+        "activation_function": "gelu_new",
+        "tie_word_embeddings": True,
+    }
+}
+"""Models that are not in the zoo."""
+
+
+@dataclass(frozen=True)
+class AgreementCase:
+    """A model on a mesh, whose presets are also simulated as layouts of ``train``."""
+
+    name: str
+    fabric: str
+    mesh: str
+    sequence: int = 8 * _K
+    sequences: int = 4
+    stages: int = 1
+    micro_batches: int = 1
+    interleave: int = 1
+
+
+AGREEMENTS = (
+    AgreementCase("llama-3-8b", "dgx_h100(2)", "0=2,1=8"),
+    AgreementCase("llama-3-8b", "torus(4, 4, bandwidth='50GB/s')", "0=4,1=4"),
+    AgreementCase("llama-3-8b", "dgx_h100(2)", "pp=2,1=8", stages=2, micro_batches=8),
+    AgreementCase("llama-3-8b", "dgx_h100(2)", "pp=2,1=8", stages=2, micro_batches=8, interleave=2),
+    AgreementCase("llama-3-8b", "dgx_h100(2)", "pp=4,1=4", stages=4, micro_batches=16),
+    AgreementCase("mixtral-8x7b", "dgx_h100(2)", "0=2,1=8", 4 * _K),
+    AgreementCase("mixtral-8x7b", "dgx_h100(2)", "pp=2,1=8", 4 * _K, stages=2, micro_batches=4),
+    AgreementCase("llama-3-70b", "dgx_h100(16)", "0=16,1=8"),
+    AgreementCase("llama-3-70b", "dgx_h100(16)", "pp=4,0=4,1=8", stages=4, micro_batches=8),
+)
 FABRICS = (
     ("dgx_h100:16", "16,8", GAP),
     ("mi300x:16", "16,8", GAP),
@@ -138,6 +214,7 @@ def searched(case: SearchCase) -> Row:
         "named_s": fitting[0].seconds if fitting else None,
         "fsdp_s": sharded[0].seconds if sharded else None,
         "seconds": search.best.seconds,
+        "estimate_s": search.best.estimate_s,
         "compute_s": search.best.compute_s,
         "bound_s": search.bound_s,
         "checked_s": search.checked_bound_s,
@@ -152,7 +229,7 @@ def searched(case: SearchCase) -> Row:
 def broken(case: SearchCase, row: Row) -> list[str]:
     """Limits that a row breaks, in words."""
     limits = (
-        ("s, a named plan", "seconds", _number(row["named_s"]) * (1 + 1e-9)),
+        ("s, a preset", "seconds", _number(row["named_s"]) * (1 + 1e-9)),
         ("gap", "gap", MOST_GAP),
         ("GB", "gigabytes", accelerator("h100").memory_bytes / 2**30),
         ("CPU s", "cpu_s", case.most_cpu_s),
@@ -203,6 +280,59 @@ def compared(case: FabricsCase) -> Row:
     return {"plans": rows, "matrix": matrix.seconds, "isolated": matrix.isolated_s}
 
 
+def piped(case: PipelineCase) -> Row:
+    """The best plan of all layouts and the best of the published one, in this process."""
+    model: TrainingModel | str = case.model
+    if case.model in CONFIGS:
+        model = read_model(json.dumps(CONFIGS[case.model]), name=case.model, unit="token")
+    row: Row = {}
+    start = 0.0
+    options: ParallelizeKeywords = {"sequence": case.sequence, "time_limit_s": PIPELINE_S}
+    for key, mesh in (("own", "auto"), ("published", case.published)):
+        if key == "published":
+            options["micro_batches"] = case.micro_batches
+        found = planning.parallelize(
+            model, case.fabric, gpu=case.gpu, mesh=mesh, tokens=case.tokens, **options
+        )
+        (search,) = found.searches
+        best, pipeline = search.best, search.best.plan.pipeline
+        row[key] = {
+            "mesh": best.plan.mesh.text,
+            "micro_batches": pipeline.micro_batches if pipeline else 1,
+            "interleave": pipeline.interleave if pipeline else 1,
+            "seconds": best.seconds,
+            "estimate_s": best.estimate_s,
+            "gap": search.gap,
+            "gigabytes": best.memory_bytes / 2**30,
+            "cpu_s": process_time() - start,
+            "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        }
+        start = process_time()
+    return row
+
+
+def agreed(case: AgreementCase) -> Row:
+    """Differences of presets' steps to those of ``train``, in this process."""
+    mesh = as_mesh(case.mesh)
+    form = PipelineForm(case.stages, case.micro_batches, case.interleave)
+    tokens = case.sequences * mesh.n_ranks * case.sequence
+    graph, layers = as_model_graph(
+        case.name, tokens=tokens, sequence=case.sequence, notes=[], micro_batches=form.micro_batches
+    )
+    plans = PlanSearch(graph, parallel_request("h100", tokens, {"zero": 0}), layers)
+    costs = FabricRun(resolve_topology(case.fabric), plans, {"schedule": "ring"}).costs(mesh)
+    problem = plans.pose(inner_mesh(mesh), costs, form).problem
+    found = {}
+    for name, domains in problem.named().items():
+        labels = minimise(problem.graph, step_time(problem.graph), within=domains, effort=NAMED_EFFORT).plan
+        assert labels is not None
+        plan = staged(plans, problem.decode(problem.tidied(labels)), mesh, costs, form)
+        other = plans.retimed(plan, costs)
+        if isinstance(other, Retimed) and not other.layout.left_out:
+            found[name] = plans.priced(name, plan, costs).seconds / float(other.outcome.iteration_s) - 1
+    return {"off": found}
+
+
 def plan_words(search: FabricSearch, model: ModelGraph) -> str:
     """How products and attention of the layer that comes most often are cut in the forward pass."""
     part = max(model.parts, key=lambda one: one.repeats)
@@ -224,54 +354,142 @@ def plan_words(search: FabricSearch, model: ModelGraph) -> str:
     return "; ".join([*words, again])
 
 
-_OPENING = """# The best way to shard a model: figures
+Case = SearchCase | FabricsCase | PipelineCase | AgreementCase
 
-Generated: `python benchmarks/parallelize.py --docs docs`. Step times are those of [the model of a
-machine](../algorithms/parallelize.md#what-the-figures-are), with H100s at half their peak and 10 us a message
-on every fabric, so that fabrics alone differ; only CPU seconds and memory are measured, each row in a process
-of its own, imports included.
+_OPENING = """# The best way to shard a model: measurements
+
+Generated: `python benchmarks/parallelize.py --docs docs`. Step times are simulated by [the model of a
+machine](../algorithms/parallelize.md#step-and-estimate), with the presets of efficiency. Only CPU seconds and
+memory are measured, each row in a process of its own, imports included.
 
 ## Eight settings on 128 GPUs, four of them on a finer mesh
 
-`dgx_h100:16`; "8x slower": `dgx_h100(16, nic_bandwidth='6.25GB/s')`. "gain" is over the best named plan that
-fits into 80 GB, "FSDP" over the best plan of that name; "compute" is what the plan cannot hide. "gap": what
-the bound leaves open, {gap:.0%} asked for (8B on slow boxes 3%, on the finer mesh 5%, 128 experts on either
-4%); "checked": what is left open by the bound that is proven again, box by box of plans as the search split
-them, by code which shares nothing with it. "naming": CPU seconds of all named plans, at most {naming:g}
-(three axes: 3). "CPU s": of the whole command, at most 60 (three axes: 120, and 1024 MB).
+`dgx_h100:16`, 10 us a message; "8x slower": `dgx_h100(16, nic_bandwidth='6.25GB/s')`. Columns:
+
+- gain: over the best preset that fits into 80 GB; FSDP: over the best preset of that name
+- compute: seconds in which a rank computes
+- gap: between estimate and lower bound; {gap:.0%} is the target (8B on slow boxes 3%, on the finer mesh 5%,
+  128 experts on either 4%)
+- checked: the gap to the bound that independent code proves again
+- naming: CPU seconds of all presets, at most {naming:g} (three axes: 3)
+- CPU s: of the entire command, at most 60 (three axes: 120, and 1024 MB)
+
+"""
+_PIPELINES = """
+## A pipeline searched
+
+For each model `--mesh auto` searches stages, micro-batches, interleaving and the plan of a stage. The second
+row has the published layout (Megatron-LM 2021, Llama 3 table 4, NeMo): its mesh and micro-batches are fixed,
+interleaving and the plan of a stage are searched. Searches by `auto` end after {limit:g} s of a shared machine, so
+the published layout may be faster than the one found (ratio below 1). Peak memory in the second row includes
+the first search.
+
+"""
+_AGREEMENTS = """
+## The same plan by train
+
+Presets without ZeRO, with rings, for which the nearest layout of `train` leaves nothing out. Differences of the
+plan's step to the step by `train` in percent, from least to largest, first without recomputation. {n} plans:
+mean {mean:.1%}, at most {most:.1%}. Known causes: selective recomputation repeats other pointwise operators than
+`train`, full recomputation leaves out a block's last product, HSDP gathers along faster axes first, keys of CP and tokens
+of EP are gathered once more.
 
 """
 _FABRICS = """
 ## Model and fabric
 
-Letters: b samples, s tokens, k groups of heads, g heads of a group, f inner dimension, e experts, h what
-layers give on; 0 and 1 are the axes of the mesh: `b:0/s:1` has samples cut along axis 0 and tokens along
-axis 1. "layers" is what one gives to the next. The gap asked for is {gap:.0%}, and {most:.0%} on the
-leaf-spine fabric and the torus: there communication decides, and the last percents of the bound take longer
-than all that goes before. "gap" may be above it where the plan that met it breaks the limit by the
-evaluator's count, and a slower one takes its place. The torus is `torus(8, 16)` with its ranks numbered along
-the short side, so that axes of the mesh are rings of it. A search ends after a minute of a shared machine:
-with experts on the leaf-spine fabric the bound is then still behind.
-"""
-_MATRIX = """
-Each plan on each fabric (row: made for; column: runs on), seconds; the last row is the plan that is found
-when each axis is priced by itself, one group at a time (its gap asked for is the column's), at its true
-price; it fits into 80 GB as the others do.
+10 us a message on every fabric. Dimensions: b samples, s tokens, k groups of heads, g heads of a group,
+f inner dimension, e experts, h hidden; 0 and 1 are the axes of the mesh: `b:0/s:1` has samples cut along axis
+0 and tokens along axis 1. "layers" are activations between layers. The target for the gap is {gap:.0%}, and
+{most:.0%} on the leaf-spine fabric and the torus, where communication dominates. The torus is `torus(8, 16)`
+with its ranks numbered along the short side, so that axes of the mesh are rings. A search ends after
+{limit:g} s of a shared machine.
+
+The second table of a model has seconds of each plan (row: made for) on each fabric (column: runs on). Its
+last row is the plan found when each axis is priced alone, one group at a time, at its true price.
 """
 
 
-def page(searches: Mapping[str, Row], fabrics: Mapping[str, Row]) -> str:
-    """The page in Markdown."""
+def page(
+    searches: Mapping[str, Row],
+    fabrics: Mapping[str, Row],
+    pipelines: Sequence[tuple[PipelineCase, Row]],
+    agreements: Sequence[tuple[AgreementCase, Row]],
+) -> str:
+    """Return the page in Markdown."""
     parts = [_OPENING.format(gap=GAP, naming=SEARCHES[0].most_naming_s), *_search_table(searches)]
+    if pipelines:
+        parts += [_PIPELINES.format(limit=PIPELINE_S), *_pipeline_table(pipelines)]
+    if agreements:
+        off = [abs(value) for _, row in agreements for value in _mapping(row["off"]).values()]
+        parts.append(_AGREEMENTS.format(n=len(off), mean=sum(off) / len(off), most=max(off)))
+        parts += _agreement_table(agreements)
     if fabrics:
-        parts.append(_FABRICS.format(gap=GAP, most=MOST_GAP))
+        parts.append(_FABRICS.format(gap=GAP, most=MOST_GAP, limit=FABRIC_S))
     for name, row in fabrics.items():
         parts += [f"\n### {name}\n\n", *_fabric_tables(row)]
     return "".join(parts).rstrip() + "\n"
 
 
+def _pipeline_table(rows: Sequence[tuple[PipelineCase, Row]]) -> Iterator[str]:
+    head = ["model, fabric", "mesh", "micro-batches", "interleave", "step, s", "estimate, s", "gap"]
+    head += ["step, published / found", "GB", "CPU s", "peak MB"]
+    yield _lines([head, ("---",) * len(head)])
+    for case, row in rows:
+        own = _mapping(row["own"])
+        for key, title in (("own", f"{case.name}, `{case.fabric}`"), ("published", "published layout")):
+            found = _mapping(row[key])
+            yield _lines(
+                [
+                    (
+                        title,
+                        f"`{found['mesh']}`",
+                        str(found["micro_batches"]),
+                        str(found["interleave"]),
+                        f"{found['seconds']:.4g}",
+                        f"{found['estimate_s']:.4g}",
+                        f"{found['gap']:.1%}",
+                        f"{_number(found['seconds']) / _number(own['seconds']):.3f}",
+                        f"{found['gigabytes']:.1f}",
+                        f"{found['cpu_s']:.0f}",
+                        f"{found['peak_mb']:.0f}",
+                    )
+                ]
+            )
+
+
+def _agreement_table(rows: Sequence[tuple[AgreementCase, Row]]) -> Iterator[str]:
+    families, suffixes = (
+        ("DP", "FSDP", "HSDP", "TP", "CP", "EP"),
+        (", selective recompute", ", full recompute"),
+    )
+    head = ["model, fabric", "mesh", "micro-batches", "interleave", *families]
+    head += [suffix.removeprefix(", ") for suffix in suffixes]
+    yield _lines([head, ("---",) * len(head)])
+    for case, row in rows:
+        off = _mapping(row["off"])
+        plain = {name: value for name, value in off.items() if "recompute" not in name}
+        groups = [[value for name, value in plain.items() if name.split()[0] == one] for one in families]
+        groups += [[value for name, value in off.items() if name.endswith(suffix)] for suffix in suffixes]
+        form = f"`{case.mesh}`", str(case.micro_batches), str(case.interleave)
+        yield _lines([(f"{case.name}, `{case.fabric}`", *form, *map(_range, groups))])
+
+
+def _range(values: Sequence[float]) -> str:
+    """Return the least and the largest value in percent."""
+    if not values:
+        return ""
+    ends = dict.fromkeys(f"{100 * value:+.1f}" for value in (min(values), max(values)))
+    return " to ".join(ends)
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    assert isinstance(value, Mapping)
+    return value
+
+
 def _search_table(rows: Mapping[str, Row]) -> Iterator[str]:
-    head = ["model, tokens", "mesh", "best named", "s", "found", "compute", "gain", "FSDP", "gap", "checked"]
+    head = ["model, tokens", "mesh", "best preset", "s", "found", "compute", "gain", "FSDP", "gap", "checked"]
     head += ["GB", "naming", "CPU s", "peak MB"]
     yield _lines([head, ("---",) * len(head)])
     for case in SEARCHES:
@@ -291,7 +509,7 @@ def _search_table(rows: Mapping[str, Row]) -> Iterator[str]:
                     f"{named / seconds:.2f}x",
                     f"{sharded / seconds:.2f}x",
                     f"{row['gap']:.1%}",
-                    f"{1 - _number(row['checked_s']) / seconds:.1%}",
+                    f"{max(0.0, 1 - _number(row['checked_s']) / _number(row['estimate_s'])):.1%}",
                     f"{row['gigabytes']:.1f}",
                     f"{row['naming_s']:.2f}",
                     f"{row['cpu_s']:.1f}",
@@ -308,13 +526,13 @@ def _number(value: object) -> float:
 def _fabric_tables(row: Row) -> Iterator[str]:
     plans = row["plans"]
     assert isinstance(plans, list)
-    head = ("fabric", "mesh", "best named", "s", "found", "GB", "gap", "plan")
+    head = ("fabric", "mesh", "best preset", "s", "found", "GB", "gap", "plan")
     yield _lines([head, ("---",) * len(head)])
     for one in plans:
         gap = f"{one['gap']:.1%}"
         figures = f"{one['named_s']:.4g}", f"{one['seconds']:.4g}", f"{one['gigabytes']:.1f}", gap
         yield _lines([(f"`{one['fabric']}`", one["mesh"], one["named"], *figures, one["words"])])
-    yield _MATRIX + "\n"
+    yield "\n"
     names = [f"`{one['fabric']}`" for one in plans]
     yield _lines([("made for", *names), ("---",) * (len(names) + 1)])
     matrix, isolated = row["matrix"], row["isolated"]
@@ -328,12 +546,12 @@ def _lines(rows: Sequence[Sequence[str]]) -> str:
     return "".join(f"| {' | '.join(cells)} |\n" for cells in rows)
 
 
-def key_of(case: SearchCase | FabricsCase) -> str:
+def key_of(case: Case) -> str:
     """What a row is found by."""
-    return json.dumps(asdict(case))
+    return json.dumps({"kind": type(case).__name__, **asdict(case)})
 
 
-def measured(case: SearchCase | FabricsCase) -> Row:
+def measured(case: Case) -> Row:
     """A row, from a process of its own."""
     words = [sys.executable, __file__, "--row", key_of(case)]
     done = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=True)
@@ -341,11 +559,19 @@ def measured(case: SearchCase | FabricsCase) -> Row:
     return row
 
 
+MEASURES: dict[str, tuple[type[Any], Callable[[Any], Row]]] = {
+    "SearchCase": (SearchCase, searched),
+    "FabricsCase": (FabricsCase, compared),
+    "PipelineCase": (PipelineCase, piped),
+    "AgreementCase": (AgreementCase, agreed),
+}
+
+
 def run_row(key: str) -> None:
     """One row to standard output."""
     values = json.loads(key)
-    row = searched(SearchCase(**values)) if "fabric" in values else compared(FabricsCase(**values))
-    print(json.dumps(row))
+    kind = values.pop("kind")
+    print(json.dumps(MEASURES[kind][1](MEASURES[kind][0](**values))))
 
 
 def main() -> int:
@@ -363,7 +589,7 @@ def main() -> int:
     if asked.json and asked.json.exists():
         rows = json.loads(asked.json.read_text(encoding="utf-8"))
     wrong = 0
-    for case in (*SEARCHES, *MODELS):
+    for case in (*SEARCHES, *PIPELINES, *AGREEMENTS, *MODELS):
         if asked.only not in case.name:
             continue
         key = key_of(case)
@@ -377,6 +603,8 @@ def main() -> int:
     text = page(
         {key_of(case): rows[key_of(case)] for case in SEARCHES if key_of(case) in rows},
         {case.name: rows[key_of(case)] for case in MODELS if key_of(case) in rows},
+        [(case, rows[key_of(case)]) for case in PIPELINES if key_of(case) in rows],
+        [(case, rows[key_of(case)]) for case in AGREEMENTS if key_of(case) in rows],
     )
     if asked.docs:
         write_bytes(asked.docs / "results" / "parallelize-figures.md", text.encode())
