@@ -380,19 +380,19 @@ _PIPELINES = """
 
 For each model `--mesh auto` searches stages, micro-batches, interleaving and the plan of a stage. The second
 row has the published layout (Megatron-LM 2021, Llama 3 table 4, NeMo): its mesh and micro-batches are fixed,
-interleaving and the plan of a stage are searched. Searches by `auto` end after {limit:g} s of a shared machine, so
-the published layout may be faster than the one found (ratio below 1). Peak memory in the second row includes
-the first search.
+interleaving and the plan of a stage are searched. Searches end after {limit:g} s of a shared machine, and not
+every mesh is searched, so the published layout may be faster than the one found (ratio below 1). Peak memory
+in the second row includes the first search.
 
 """
 _AGREEMENTS = """
 ## The same plan by train
 
-Presets without ZeRO, with rings, for which the nearest layout of `train` leaves nothing out. Differences of the
-plan's step to the step by `train` in percent, from least to largest, first without recomputation. {n} plans:
-mean {mean:.1%}, at most {most:.1%}. Known causes: selective recomputation repeats other pointwise operators than
-`train`, full recomputation leaves out a block's last product, HSDP gathers along faster axes first, keys of CP and tokens
-of EP are gathered once more.
+Presets without ZeRO, with rings, for which the nearest layout of `train` leaves nothing out: difference of
+the plan's step to that of `train` in percent, least to largest; columns DP to EP without recomputation.
+{n} plans: mean {mean:.1%}, at most {most:.1%}. Known causes: selective recomputation repeats other pointwise
+operators than `train`, full recomputation leaves out a block's last product, HSDP gathers along faster axes
+first, keys of CP and tokens of EP are gathered once more.
 
 """
 _FABRICS = """
