@@ -350,7 +350,7 @@ def plan_words(search: FabricSearch, model: ModelGraph) -> str:
         groups.setdefault(spelled_state(letters_of(part, TensorRef(number)), state), []).append(node.name)
     words = [f"{', '.join(names)} {state}" for state, names in groups.items()]
     n_operators = sum(one.keep is not None for one in own.operators.values())
-    again = f"{own.n_recomputed} of {n_operators} operators again" if own.n_recomputed else "nothing again"
+    again = f"{own.n_recomputed} of {n_operators} recomputed" if own.n_recomputed else "nothing recomputed"
     return "; ".join([*words, again])
 
 
@@ -398,7 +398,7 @@ first, keys of CP and tokens of EP are gathered once more.
 _FABRICS = """
 ## Model and fabric
 
-10 us a message on every fabric. Dimensions: b samples, s tokens, k groups of heads, g heads of a group,
+Mesh 16,8; 10 us a message. Dimensions: b samples, s tokens, k groups of heads, g heads of a group,
 f inner dimension, e experts, h hidden; 0 and 1 are the axes of the mesh: `b:0/s:1` has samples cut along axis
 0 and tokens along axis 1. "layers" are activations between layers. The target for the gap is {gap:.0%}, and
 {most:.0%} on the leaf-spine fabric and the torus, where communication dominates. The torus is `torus(8, 16)`
@@ -480,7 +480,7 @@ def _range(values: Sequence[float]) -> str:
     if not values:
         return ""
     ends = dict.fromkeys(f"{100 * value:+.1f}" for value in (min(values), max(values)))
-    return " to ".join(ends)
+    return "..".join(ends)
 
 
 def _mapping(value: object) -> Mapping[str, Any]:
@@ -526,12 +526,12 @@ def _number(value: object) -> float:
 def _fabric_tables(row: Row) -> Iterator[str]:
     plans = row["plans"]
     assert isinstance(plans, list)
-    head = ("fabric", "mesh", "best preset", "s", "found", "GB", "gap", "plan")
+    head = ("fabric", "best preset", "s", "found", "GB", "gap", "plan")
     yield _lines([head, ("---",) * len(head)])
     for one in plans:
         gap = f"{one['gap']:.1%}"
         figures = f"{one['named_s']:.4g}", f"{one['seconds']:.4g}", f"{one['gigabytes']:.1f}", gap
-        yield _lines([(f"`{one['fabric']}`", one["mesh"], one["named"], *figures, one["words"])])
+        yield _lines([(f"`{one['fabric']}`", one["named"], *figures, one["words"])])
     yield "\n"
     names = [f"`{one['fabric']}`" for one in plans]
     yield _lines([("made for", *names), ("---",) * (len(names) + 1)])
@@ -543,7 +543,8 @@ def _fabric_tables(row: Row) -> Iterator[str]:
 
 
 def _lines(rows: Sequence[Sequence[str]]) -> str:
-    return "".join(f"| {' | '.join(cells)} |\n" for cells in rows)
+    rules = ("|---" * len(cells) + "|\n" if set(cells) == {"---"} else "" for cells in rows)
+    return "".join(rule or f"| {' | '.join(cells)} |\n" for rule, cells in zip(rules, rows, strict=True))
 
 
 def key_of(case: Case) -> str:
