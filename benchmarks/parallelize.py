@@ -359,8 +359,8 @@ Case = SearchCase | FabricsCase | PipelineCase | AgreementCase
 _OPENING = """# The best way to shard a model: measurements
 
 Generated: `python benchmarks/parallelize.py --docs docs`. Step times are simulated by [the model of a
-machine](../algorithms/parallelize.md#step-and-estimate), with the presets of efficiency. Only CPU seconds and
-memory are measured, each row in a process of its own, imports included.
+machine](../algorithms/parallelize.md#step-and-estimate), with the presets of efficiency. CPU seconds and
+memory are measured, each row in its own process.
 
 ## Eight settings on 128 GPUs, four of them on a finer mesh
 
@@ -370,7 +370,7 @@ memory are measured, each row in a process of its own, imports included.
 - compute: seconds in which a rank computes
 - gap: between estimate and lower bound; {gap:.0%} is the target (8B on slow boxes 3%, on the finer mesh 5%,
   128 experts on either 4%)
-- checked: the gap to the bound that independent code proves again
+- checked: gap by the independent check
 - naming: CPU seconds of all presets, at most {naming:g} (three axes: 3)
 - CPU s: of the entire command, at most 60 (three axes: 120, and 1024 MB)
 
@@ -381,8 +381,7 @@ _PIPELINES = """
 For each model `--mesh auto` searches stages, micro-batches, interleaving and the plan of a stage. The second
 row has the published layout (Megatron-LM 2021, Llama 3 table 4, NeMo): its mesh and micro-batches are fixed,
 interleaving and the plan of a stage are searched. Searches end after {limit:g} s of a shared machine, and not
-every mesh is searched, so the published layout may be faster than the one found (ratio below 1). Peak memory
-in the second row includes the first search.
+every mesh is searched, so the published layout may be faster than the one found (ratio below 1).
 
 """
 _AGREEMENTS = """
@@ -405,8 +404,8 @@ f inner dimension, e experts, h hidden; 0 and 1 are the axes of the mesh: `b:0/s
 with its ranks numbered along the short side, so that axes of the mesh are rings. A search ends after
 {limit:g} s of a shared machine.
 
-The second table of a model has seconds of each plan (row: made for) on each fabric (column: runs on). Its
-last row is the plan found when each axis is priced alone, one group at a time, at its true price.
+The second table of a model has seconds of each plan (row: made for) on each fabric (column: runs on). The
+last row: plans found with each axis priced alone, at true prices.
 """
 
 
@@ -452,7 +451,7 @@ def _pipeline_table(rows: Sequence[tuple[PipelineCase, Row]]) -> Iterator[str]:
                         f"{_number(found['seconds']) / _number(own['seconds']):.3f}",
                         f"{found['gigabytes']:.1f}",
                         f"{found['cpu_s']:.0f}",
-                        f"{found['peak_mb']:.0f}",
+                        f"{found['peak_mb']:.0f}" if key == "own" else "",
                     )
                 ]
             )

@@ -21,7 +21,7 @@ class Sharding(Options):
     >>> words = planning.ModelGraph("words", (treadle.capture("gpt2", tokens=4096).part("embedding"),))
     >>> found = treadle.parallelize(words, "ring(2, bandwidth='25GB/s')", gpu="h100", mesh="2", **options)
     >>> found.searches[0].best
-    <PricedPlan treadle, 0.000257 s, 346.28MB memory>
+    <PricedPlan treadle, 0.00023 s, 346.28MB memory>
     """
 
     sequence: str | None = opt(

@@ -52,7 +52,7 @@ class PricedPlan:
     >>> found = treadle.parallelize(words, "ring(2, bandwidth='25GB/s')", gpu="h100", mesh="2")
     >>> best = found.searches[0].best
     >>> f"{best.seconds * 1e3:.2f} ms, {best.memory_bytes / 2**30:.2f} GB", best.fits
-    ('0.26 ms, 0.34 GB', True)
+    ('0.23 ms, 0.34 GB', True)
     """
 
     name: str
@@ -128,9 +128,9 @@ class FabricSearch:
     >>> words = planning.ModelGraph("words", (treadle.capture("gpt2", tokens=4096).part("embedding"),))
     >>> search = treadle.parallelize(words, "ring(2, bandwidth='25GB/s')", gpu="h100", mesh="2").searches[0]
     >>> search.best.name, search.named[0].name
-    ('treadle', 'TP')
+    ('treadle', 'DP')
     >>> f"{search.best.seconds * 1e3:.2f} ms, no plan below {search.bound_s * 1e3:.2f} ms"
-    '0.26 ms, no plan below 0.26 ms'
+    '0.23 ms, no plan below 0.23 ms'
     """
 
     topology: Topology
@@ -206,7 +206,7 @@ class ParallelizeResult(Tabular):
     >>> found.plan
     <ParallelPlan words, 2, 1 part>
     >>> found.searches[0].best
-    <PricedPlan treadle, 0.000257 s, 346.28MB memory>
+    <PricedPlan treadle, 0.00023 s, 346.28MB memory>
     """
 
     model: ModelGraph
