@@ -350,7 +350,7 @@ def plan_words(search: FabricSearch, model: ModelGraph) -> str:
         groups.setdefault(spelled_state(letters_of(part, TensorRef(number)), state), []).append(node.name)
     words = [f"{', '.join(names)} {state}" for state, names in groups.items()]
     n_operators = sum(one.keep is not None for one in own.operators.values())
-    again = f"{own.n_recomputed} of {n_operators} operators again" if own.n_recomputed else "nothing again"
+    again = f"{own.n_recomputed} of {n_operators} recomputed" if own.n_recomputed else "nothing recomputed"
     return "; ".join([*words, again])
 
 
@@ -359,8 +359,8 @@ Case = SearchCase | FabricsCase | PipelineCase | AgreementCase
 _OPENING = """# The best way to shard a model: measurements
 
 Generated: `python benchmarks/parallelize.py --docs docs`. Step times are simulated by [the model of a
-machine](../algorithms/parallelize.md#step-and-estimate), with the presets of efficiency. Only CPU seconds and
-memory are measured, each row in a process of its own, imports included.
+machine](../algorithms/parallelize.md#step-and-estimate), with the presets of efficiency. CPU seconds and
+memory are measured, each row in its own process.
 
 ## Eight settings on 128 GPUs, four of them on a finer mesh
 
@@ -370,7 +370,7 @@ memory are measured, each row in a process of its own, imports included.
 - compute: seconds in which a rank computes
 - gap: between estimate and lower bound; {gap:.0%} is the target (8B on slow boxes 3%, on the finer mesh 5%,
   128 experts on either 4%)
-- checked: the gap to the bound that independent code proves again
+- checked: gap by the independent check
 - naming: CPU seconds of all presets, at most {naming:g} (three axes: 3)
 - CPU s: of the entire command, at most 60 (three axes: 120, and 1024 MB)
 
@@ -380,33 +380,32 @@ _PIPELINES = """
 
 For each model `--mesh auto` searches stages, micro-batches, interleaving and the plan of a stage. The second
 row has the published layout (Megatron-LM 2021, Llama 3 table 4, NeMo): its mesh and micro-batches are fixed,
-interleaving and the plan of a stage are searched. Searches by `auto` end after {limit:g} s of a shared
-machine, so the published layout may be faster than the one found (ratio below 1). Peak memory in the second row includes
-the first search.
+interleaving and the plan of a stage are searched. Searches end after {limit:g} s of a shared machine, and not
+every mesh is searched, so the published layout may be faster than the one found (ratio below 1).
 
 """
 _AGREEMENTS = """
 ## The same plan by train
 
-Presets without ZeRO, with rings, for which the nearest layout of `train` leaves nothing out. Differences of
-the plan's step to the step by `train` in percent, from least to largest, first without recomputation. {n} plans:
-mean {mean:.1%}, at most {most:.1%}. Known causes: selective recomputation repeats other pointwise operators than
-`train`, full recomputation leaves out a block's last product, HSDP gathers along faster axes first, keys of CP and tokens
-of EP are gathered once more.
+Presets without ZeRO, with rings, for which the nearest layout of `train` leaves nothing out: difference of
+the plan's step to that of `train` in percent, least to largest; columns DP to EP without recomputation.
+{n} plans: mean {mean:.1%}, at most {most:.1%}. Known causes: selective recomputation repeats other pointwise
+operators than `train`, full recomputation leaves out a block's last product, HSDP gathers along faster axes
+first, keys of CP and tokens of EP are gathered once more.
 
 """
 _FABRICS = """
 ## Model and fabric
 
-10 us a message on every fabric. Dimensions: b samples, s tokens, k groups of heads, g heads of a group,
+Mesh 16,8; 10 us a message. Dimensions: b samples, s tokens, k groups of heads, g heads of a group,
 f inner dimension, e experts, h hidden; 0 and 1 are the axes of the mesh: `b:0/s:1` has samples cut along axis
 0 and tokens along axis 1. "layers" are activations between layers. The target for the gap is {gap:.0%}, and
 {most:.0%} on the leaf-spine fabric and the torus, where communication dominates. The torus is `torus(8, 16)`
 with its ranks numbered along the short side, so that axes of the mesh are rings. A search ends after
 {limit:g} s of a shared machine.
 
-The second table of a model has seconds of each plan (row: made for) on each fabric (column: runs on). Its
-last row is the plan found when each axis is priced alone, one group at a time, at its true price.
+The second table of a model has seconds of each plan (row: made for) on each fabric (column: runs on). The
+last row: plans found with each axis priced alone, at true prices.
 """
 
 
@@ -452,7 +451,7 @@ def _pipeline_table(rows: Sequence[tuple[PipelineCase, Row]]) -> Iterator[str]:
                         f"{_number(found['seconds']) / _number(own['seconds']):.3f}",
                         f"{found['gigabytes']:.1f}",
                         f"{found['cpu_s']:.0f}",
-                        f"{found['peak_mb']:.0f}",
+                        f"{found['peak_mb']:.0f}" if key == "own" else "",
                     )
                 ]
             )
@@ -480,7 +479,7 @@ def _range(values: Sequence[float]) -> str:
     if not values:
         return ""
     ends = dict.fromkeys(f"{100 * value:+.1f}" for value in (min(values), max(values)))
-    return " to ".join(ends)
+    return "..".join(ends)
 
 
 def _mapping(value: object) -> Mapping[str, Any]:
@@ -526,12 +525,12 @@ def _number(value: object) -> float:
 def _fabric_tables(row: Row) -> Iterator[str]:
     plans = row["plans"]
     assert isinstance(plans, list)
-    head = ("fabric", "mesh", "best preset", "s", "found", "GB", "gap", "plan")
+    head = ("fabric", "best preset", "s", "found", "GB", "gap", "plan")
     yield _lines([head, ("---",) * len(head)])
     for one in plans:
         gap = f"{one['gap']:.1%}"
         figures = f"{one['named_s']:.4g}", f"{one['seconds']:.4g}", f"{one['gigabytes']:.1f}", gap
-        yield _lines([(f"`{one['fabric']}`", one["mesh"], one["named"], *figures, one["words"])])
+        yield _lines([(f"`{one['fabric']}`", one["named"], *figures, one["words"])])
     yield "\n"
     names = [f"`{one['fabric']}`" for one in plans]
     yield _lines([("made for", *names), ("---",) * (len(names) + 1)])
@@ -543,7 +542,8 @@ def _fabric_tables(row: Row) -> Iterator[str]:
 
 
 def _lines(rows: Sequence[Sequence[str]]) -> str:
-    return "".join(f"| {' | '.join(cells)} |\n" for cells in rows)
+    rules = ("|---" * len(cells) + "|\n" if set(cells) == {"---"} else "" for cells in rows)
+    return "".join(rule or f"| {' | '.join(cells)} |\n" for rule, cells in zip(rules, rows, strict=True))
 
 
 def key_of(case: Case) -> str:

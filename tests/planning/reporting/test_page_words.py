@@ -172,8 +172,7 @@ def test_the_fullest_moment(plans: dict[str, ParallelPlan], monkeypatch: pytest.
 def test_parts_of_a_model(plans: dict[str, ParallelPlan]) -> None:
     found = evaluated(plans["FSDP"], MODEL, COSTS, REQUEST)
     block, head = found.parts
-    one = told(replace(row("one", 1.0), plan=plans["FSDP"]), evaluation=found)
-    table: Any = parallel_page._parts(one)
+    table: Any = parallel_page._parts(found)
     assert (block.runs, head.runs) == (3, 1)
     assert table["rows"] == [
         ["3 x block", [3 * block.forward_s, 3 * block.backward_s, 3 * block.optimizer_s, 0, 0]],
@@ -184,8 +183,7 @@ def test_parts_of_a_model(plans: dict[str, ParallelPlan]) -> None:
     assert table["note"] == "all layers of a kind together; of each layer the longer of both counts"
     for overlap, words in (("none", "both count"), ("model", "the longer of both sums counts")):
         other = parallel_request("a100", 48, {"overlap": overlap})
-        again = replace(one, evaluation=evaluated(plans["FSDP"], MODEL, COSTS, other))
-        note = cast(str, parallel_page._parts(again)["note"])
+        note = cast(str, parallel_page._parts(evaluated(plans["FSDP"], MODEL, COSTS, other))["note"])
         assert note == f"all layers of a kind together; {words}"
 
 
