@@ -389,9 +389,8 @@ _AGREEMENTS = """
 
 Presets without ZeRO, with rings, for which the nearest layout of `train` leaves nothing out: difference of
 the plan's step to that of `train` in percent, least to largest; columns DP to EP without recomputation.
-{n} plans: mean {mean:.1%}, at most {most:.1%}. Known causes: selective recomputation repeats other pointwise
-operators than `train`, full recomputation leaves out a block's last product, HSDP gathers along faster axes
-first, keys of CP and tokens of EP are gathered once more.
+{n} plans: mean {mean:.1%}, at most {most:.1%}. Plans that `train` has no layout for (the report lists what it
+would leave out) are simulated by the same timeline, so there is nothing to compare them with.
 
 """
 _FABRICS = """

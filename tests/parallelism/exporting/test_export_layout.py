@@ -192,3 +192,11 @@ def test_plans_of_which_nothing_is_left_are_refused() -> None:
     one = plan(TENSORS, STORED)
     two = replace(one, parts={**one.parts, "block": one.parts["block"] * 2}, layers={"block": (0, 1, 1)})
     assert words(two) == "export: layers of block have 2 plans; frameworks have one for all layers"
+
+
+@pytest.mark.parametrize(("zero", "n_lost"), [(0, 0), (1, 1), (2, 1)])
+def test_optimizer_states_that_replicas_share_are_told(zero: int, n_lost: int) -> None:
+    spread = replace(plan(by_letter("y", "t"), {}), zero=zero)
+    found = [one for one in lost(layout_of(spread, MODEL)) if "ZeRO" in one]
+    assert len(found) == n_lost
+    assert all(f"(ZeRO-{zero})" in one for one in found)

@@ -64,6 +64,7 @@ class NamedLayout:
             recompute=self.recompute,
             micro_batches=pipeline.micro_batches,
             interleave=pipeline.interleave,
+            layers_per_chunk=None if plan.pipeline is None else pipeline.layers,
             zero=0 if "fsdp" in self.axes else plan.zero,
             reshard_after_forward=True,  # plans gather weights for each pass
             sequence_parallel=cuts,

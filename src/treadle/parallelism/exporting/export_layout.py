@@ -185,6 +185,14 @@ class _Reading:
             for chunk in {chunk.of_loop: chunk for chunk in reversed(chunks)}.values():
                 reason = f"a loop over {chunk.n_chunks} chunks of {chunk.letter}"
                 self.lost.append(Refusal(reason, part.name))
+        replicas = _of_use(axes, WeightUse.REPLICATED)
+        if self.plan.zero and replicas:
+            what = "optimizer states" if self.plan.zero == 1 else "gradients and optimizer states"
+            reason = (
+                f"{what} are sharded along {', '.join(replicas)} (ZeRO-{self.plan.zero}): wrap the optimizer "
+                f"in torch.distributed.optim.ZeroRedundancyOptimizer"
+            )
+            self.lost.append(Refusal(reason, "optimizer"))
         lost = tuple(self.lost)
         return ExportLayout(self.model.name, axes, cuts_sequence, self._gathers_again(), parts, lost)
 

@@ -52,7 +52,8 @@ def torchtitan_settings(layout: ExportLayout, plan: ParallelPlan) -> str:
     }
     settings["fsdp_reshard_after_forward"] = "always" if layout.gathers_again else "never"
     if plan.pipeline is not None:
-        settings["pipeline_parallel_schedule"] = "1F1B"
+        is_plain = plan.pipeline.interleave == 1
+        settings["pipeline_parallel_schedule"] = "1F1B" if is_plain else "Interleaved1F1B"
     modes = {part.recompute for part in layout.parts if part.repeats > 1} or {
         part.recompute for part in layout.parts
     }
