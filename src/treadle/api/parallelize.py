@@ -97,7 +97,7 @@ def parallelize(
     >>> pair = "ring(2, bandwidth='25GB/s')"
     >>> found = treadle.parallelize("gpt2", pair, gpu="h100", mesh="2", tokens=4096, gap=0.2)
     >>> found.searches[0].best
-    <PricedPlan treadle, 0.00885 s, 3.45GB memory>
+    <PricedPlan treadle, 0.00897 s, 3.45GB memory>
     >>> found.plan.parts["block"][0].parameters["layers.*.attention.wq.weight"]
     Sharding(dims=((), (), ()), partial=frozenset())
     """

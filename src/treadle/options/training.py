@@ -56,7 +56,7 @@ class Step(Options):
     >>> options: treadle.planning.TrainKeywords = {"sequence": 1024, "precision": "bf16"}
     >>> found = treadle.train("gpt2", "dgx_h100:1", mesh="dp=8", gpu="h100", schedules="bound", **options)
     >>> found.rows[0].outcome
-    <StepOutcome 0.00407 s iteration, mfu 0.203>
+    <StepOutcome 0.0041 s iteration, mfu 0.2014>
     """
 
     batch: Any = opt(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 from math import inf, isfinite
 from typing import TYPE_CHECKING
 
@@ -153,7 +154,10 @@ def _plan_text(one: PricedPlan) -> str:
     if chunked := sum(plan.n_chunked for plan in plans):
         words.append(f"{counted(chunked, 'operator')} in chunks")
     if (pipeline := one.plan.pipeline) is not None:
-        layers = ",".join(map(str, pipeline.layers))
+        runs = [(size, len(list(some))) for size, some in groupby(pipeline.layers)]
+        layers = ",".join(
+            f"{count} x {size}" if count > 2 else ",".join([str(size)] * count) for size, count in runs
+        )
         pieces = "stages" if pipeline.interleave == 1 else f"{pipeline.stages} stages, pieces"
         words.append(f"{pieces} of {layers} layers, {pipeline.micro_batches} micro-batches")
     return ", ".join(words)

@@ -44,7 +44,7 @@ class TrainRow:
     >>> import treadle
     >>> found = treadle.train("gpt2", "dgx_h100:1", mesh="dp=8", gpu="h100", schedules="bound")
     >>> found.rows[0].schedule, found.rows[0].is_bound, found.rows[0].outcome
-    ('bound', True, <StepOutcome 0.00407 s iteration, mfu 0.203>)
+    ('bound', True, <StepOutcome 0.0041 s iteration, mfu 0.2014>)
     """
 
     fabric: str
@@ -90,7 +90,7 @@ class TrainResult(Tabular):
     >>> import treadle
     >>> found = treadle.train("gpt2", "dgx_h100:1", mesh="dp=8", gpu="h100", schedules=["ring", "bound"])
     >>> [(row.schedule, f"{float(row.outcome.iteration_s) * 1e3:.2f} ms") for row in found.rows]
-    [('ring', '4.09 ms'), ('bound', '4.07 ms')]
+    [('ring', '4.13 ms'), ('bound', '4.10 ms')]
     """
 
     model: TrainingModel

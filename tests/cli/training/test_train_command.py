@@ -33,7 +33,7 @@ def test_the_report_says_what_was_taken_for_granted(capsys: pytest.CaptureFixtur
         "gpt2: 124M parameters",
         "fsdp: weights sharded",
         "contention   1.5: llm-foundry-a100 (fitted on MPT",
-        "compute      roofline: a100 bf16: products 73.7%, attention 31.1% of the peak",
+        "compute      roofline: a100 bf16: products 71.9%, attention 30.3% of the peak",
         "note         batch of 4 sequences",
         "MFU          model FLOPs",
         ": verified schedules in the simulator, message by message",

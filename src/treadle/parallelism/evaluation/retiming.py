@@ -122,9 +122,12 @@ def retimed(
     shards = {axis for form in ("fsdp", "cp", "ep") for axis in layout.axes.get(form, ())}
     found = evaluate(plan, model, costs, DeviceNumbers.of(times))
     gathered = {axes for _, one in found.movements if one.role is Role.WEIGHT for axes in one.collective.axes}
+    left_out = [*layout.left_out]
     if gathered - shards:
-        words = f"weights gathered along {', '.join(sorted(gathered - shards))} as well"
-        layout = replace(layout, left_out=(*layout.left_out, words))
+        left_out.append(f"weights gathered along {', '.join(sorted(gathered - shards))} as well")
+    if any(map(_has_biases, model.parts)):
+        left_out.append("biases added by operators of their own")
+    layout = replace(layout, left_out=tuple(left_out))
     sizes = dict(zip(plan.mesh.axis_names, plan.mesh.shape, strict=True))
     shape = tuple(prod(sizes[axis] for axis in axes) for axes in layout.axes.values())
     mesh = Mesh(shape or (1,), tuple(layout.axes) or ("dp",))
@@ -257,6 +260,18 @@ def _is_sharded(plan: ParallelPlan, model: ModelGraph, axis: str, *, expert: boo
             total += elements
             cut += elements * (axis in own.parameters[path].axes)
     return 2 * cut > total
+
+
+def _has_biases(part: ModelPart) -> bool:
+    """Return whether sums of products with parameters are operators of a part."""
+    nodes, parameters = part.graph.nodes, set(part.parameters.values())
+    return any(
+        node.kind is OperatorKind.ELEMENTWISE
+        and len(node.operands) == 2
+        and nodes[node.operands[0].tensor.node].kind is OperatorKind.EINSUM
+        and node.operands[1].tensor in parameters
+        for node in nodes
+    )
 
 
 def _other_shards(plan: ParallelPlan, model: ModelGraph, axes: Mapping[str, Sequence[str]]) -> Iterator[str]:

@@ -180,12 +180,13 @@ def plan_changes(result: ParallelizeResult, path: Path | str) -> PlanChanges:
     >>> import treadle
     >>> from treadle import planning
     >>> words = planning.ModelGraph("words", (treadle.capture("gpt2", tokens=4096).part("embedding"),))
-    >>> quick, slow = (f"ring(2, bandwidth='{speed}GB/s')" for speed in (100, 5))
-    >>> other = planning.parallel_plan_text(treadle.parallelize(words, quick, gpu="h100", mesh="2"))
-    >>> _ = Path("plan.json").write_text(other)
-    >>> found = planning.plan_changes(treadle.parallelize(words, slow, gpu="h100", mesh="2"), "plan.json")
+    >>> options = {"gpu": "h100", "mesh": "2", "pins": {"tok_embeddings.weight": "whole"}}
+    >>> other = treadle.parallelize(words, "ring(2, bandwidth='5GB/s')", **options)
+    >>> _ = Path("plan.json").write_text(planning.parallel_plan_text(other))
+    >>> found = treadle.parallelize(words, "ring(2, bandwidth='5GB/s')", **(options | {"pins": {}}))
+    >>> found = planning.plan_changes(found, "plan.json")
     >>> sorted({change.what for change in found.changes})[-1]
-    'stored positions.weight'
+    'stored tok_embeddings.weight'
     """
     other = read_plan(str(path))
     search = result.searches[0]

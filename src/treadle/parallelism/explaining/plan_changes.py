@@ -54,12 +54,13 @@ class PlanChanges:
     >>> import treadle
     >>> from treadle import planning
     >>> words = planning.ModelGraph("words", (treadle.capture("gpt2", tokens=4096).part("embedding"),))
-    >>> quick, slow = (f"ring(2, bandwidth='{speed}GB/s')" for speed in (100, 5))
-    >>> other = planning.parallel_plan_text(treadle.parallelize(words, quick, gpu="h100", mesh="2"))
-    >>> _ = Path("plan.json").write_text(other)
-    >>> found = planning.plan_changes(treadle.parallelize(words, slow, gpu="h100", mesh="2"), "plan.json")
+    >>> options = {"gpu": "h100", "mesh": "2", "pins": {"tok_embeddings.weight": "whole"}}
+    >>> other = treadle.parallelize(words, "ring(2, bandwidth='5GB/s')", **options)
+    >>> _ = Path("plan.json").write_text(planning.parallel_plan_text(other))
+    >>> found = treadle.parallelize(words, "ring(2, bandwidth='5GB/s')", **(options | {"pins": {}}))
+    >>> found = planning.plan_changes(found, "plan.json")
     >>> found.changes[0], f"{found.theirs.seconds / found.ours.seconds - 1:+.0%}"
-    (Change(part='', what='activations between layers', ours='h:0', theirs='whole'), '+362%')
+    (Change(part='embedding', what='stored tok_embeddings.weight', ours='h:0', theirs='whole'), '+1%')
     """
 
     ours: PricedPlan
