@@ -139,7 +139,8 @@ def parallelize(
     runs = [FabricRun(topology, plans, options, progress) for topology in topologies]
     found: list[tuple[FabricRun, FabricSearch]] = []
     for run in runs:
-        if layers is None or (stages == 1 and (fixed is not None or len(runs) > 1)):
+        is_plain = fixed is not None or len(runs) > 1 or options.get("mixed", False)
+        if layers is None or (stages == 1 and is_plain):
             found.append((run, run.run(fixed)))
             continue
         searched = {PipelineForm(): plans}
@@ -159,7 +160,7 @@ def parallelize(
 
         n_ranks = len(run.topology.compute_nodes)
         space = LayoutSpace(n_ranks, sequences, blocks_of(graph), fixed, asked, pieces)
-        found.append((run, run.run_pipelines(space, plans_of)))
+        found.append((run, run.run_auto(space, plans_of)))
     matrix = None
     if len(runs) > 1 and stages == 1:
         sizes = {len(topology.compute_nodes) for topology in topologies}

@@ -31,6 +31,8 @@ from treadle.training.costs import Costs
 from treadle.training.prices.fabric_costs import FabricCosts, scheduler_named
 from treadle.training.prices.message_costs import message_costs
 
+_MOST_FLAT = 256
+"""Ranks on which every mesh of one axis or two is looked at."""
 _MOST_LAYOUTS, _MOST_LAYOUT_PARTS = 3, 40
 """Layouts that are searched after a look, and parts of branch and bound for each."""
 _MOST_LOWERED = 5
@@ -82,6 +84,36 @@ class FabricRun:
         limit_s = self.options.get("time_limit_s")
         default_s = AUTO_TIME_LIMIT_S if mesh is None else DEFAULT_TIME_LIMIT_S
         return Context(self.progress, monotonic() + (default_s if limit_s is None else limit_s))
+
+    def run_auto(self, space: LayoutSpace, plans_of: Callable[[PipelineForm], PlanSearch]) -> FabricSearch:
+        """Return the best plan with stages or without, of all meshes on few ranks.
+
+        Raises
+        ------
+        InfeasibleError
+            If none was found that fits into memory.
+        """
+        is_small = space.n_ranks <= _MOST_FLAT and space.mesh is None and space.may_have_one_stage
+        searches: list[Callable[[], FabricSearch]] = [lambda: self.run(None)] if is_small else []
+        if is_small:
+            space = replace(space, min_stages=2)
+        searches.append(lambda: self.run_pipelines(space, plans_of))
+        found: list[FabricSearch] = []
+        refused: InfeasibleError | None = None
+        for search in searches:
+            try:
+                found.append(search())
+            except InfeasibleError as error:
+                refused = refused or error
+        if not found:
+            assert refused is not None, "a search at least was made"
+            raise refused
+        best = min(found, key=lambda one: one.best.seconds)
+        bound_s = min(one.bound_s for one in found)
+        meshes = tuple(trial for one in found for trial in one.meshes)
+        claim = replace(best.best.plan.claim or PlanClaim(0, 0, 0), bound_s=bound_s)
+        row = replace(best.best, plan=replace(best.best.plan, claim=claim))
+        return replace(best, best=row, bound_s=bound_s, meshes=meshes)
 
     def run_pipelines(
         self, space: LayoutSpace, plans_of: Callable[[PipelineForm], PlanSearch]

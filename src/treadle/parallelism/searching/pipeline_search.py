@@ -61,6 +61,7 @@ class LayoutSpace:
         The only one, if it is given.
     micro_batches, interleave : int, optional
         The only ones, if they are given.
+    min_stages : int
     """
 
     n_ranks: int
@@ -69,6 +70,12 @@ class LayoutSpace:
     mesh: Mesh | None = None
     micro_batches: int | None = None
     interleave: int | None = None
+    min_stages: int = 1
+
+    @property
+    def may_have_one_stage(self) -> bool:
+        """Whether neither micro-batches nor interleaving are given, which need stages."""
+        return self.micro_batches is None and self.interleave is None
 
     def starts(self) -> Iterator[PipelineLayout]:
         """Yield a layout for each number of stages: boxes inside, one sequence for each of them."""
@@ -77,7 +84,7 @@ class LayoutSpace:
             inner = self.mesh.shape[-1] if self.mesh.axis_names[-1] != STAGES else 1
             yield from self._with_batches(self.mesh, self.n_ranks // sizes[STAGES] // inner)
             return
-        stages = 1
+        stages = self.min_stages
         while stages <= min(MOST_STAGES, self.blocks) and self.n_ranks % stages == 0:
             rest = self.n_ranks // stages
             inner = next(size for size in (_IN_A_BOX, 4, 2, 1) if rest % size == 0)
@@ -97,7 +104,10 @@ class LayoutSpace:
             if size and rest % size == 0:
                 yield from self._with_batches(_mesh(stages, rest, size), sequences)
         for count in (stages // 2, 2 * stages):
-            if 0 < count <= min(MOST_STAGES, self.blocks) and self.n_ranks % (count * inner) == 0:
+            if (
+                self.min_stages <= count <= min(MOST_STAGES, self.blocks)
+                and self.n_ranks % (count * inner) == 0
+            ):
                 mesh = _mesh(count, self.n_ranks // count, inner)
                 yield from self._with_batches(mesh, sequences * stages // count)
 
