@@ -175,7 +175,9 @@ class FabricRun:
         claim = PlanClaim(best.estimate_s, bound_s, best.memory_bytes, plans.request.overlap.value)
         best = replace(best, plan=replace(best.plan, claim=claim))
         again = plans.retimed(best.plan, found.posed.costs)
-        return self._search_of(best, named, bound_s, bound_s, (), found, again)
+        # of stages nothing is proved again
+        checked_s = max(plans.checked_bound(found), 0.0) if layout.form.stages == 1 else 0.0
+        return self._search_of(best, named, bound_s, checked_s, (), found, again)
 
     def _search_of(
         self,
