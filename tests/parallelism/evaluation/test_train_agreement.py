@@ -73,8 +73,8 @@ def timed(setting: Setting, *wanted: str) -> Iterator[tuple[str, PricedPlan, Ret
 @pytest.mark.parametrize(
     ("setting", "presets"),
     [
-        (Setting(), ["DP", "FSDP", "HSDP 1", "TP 0 x DP 1", "TP 0 x FSDP 1"]),
-        (Setting(mesh=PIPELINE, form=PipelineForm(2, 8), sequences=4), ["DP", "FSDP"]),
+        (Setting(), ["DP", "FSDP", "HSDP 1", "TP 0 x DP 1", "TP 1 x DP 0", "TP 0 x FSDP 1"]),
+        (Setting(mesh=PIPELINE, form=PipelineForm(2, 8), sequences=4), ["DP", "FSDP", "TP"]),
         (Setting(mesh=PIPELINE, form=PipelineForm(2, 8, 2), sequences=4), ["DP"]),
     ],
     ids=["flat", "stages", "interleaved"],

@@ -301,3 +301,8 @@ def test_where_nobody_says_how_much_memory_there_is_it_is_tried(
             file.write_text(text)
         monkeypatch.setattr(executing, "_MEMORY", file)
         executing._check_memory(cast(Any, None), cast(Any, None))
+
+
+def test_zero_has_three_stages() -> None:
+    with pytest.raises(FormatError, match=r"^--zero 3: expected 0, 1 or 2;"):
+        parallel_request(device("bf16"), 1, {"zero": 3})

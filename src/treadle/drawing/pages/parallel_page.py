@@ -82,7 +82,7 @@ def parallel_page(result: ParallelizeResult) -> str:
             ToldPlan(
                 search.fabric,
                 search.rows,
-                evaluated(search.best.plan, result.model, costs, result.request),
+                evaluated(search.best.plan, search.found.posed.problem.model, costs, result.request),
                 search.retimed,
                 search.bound_s,
                 trials=search.meshes,

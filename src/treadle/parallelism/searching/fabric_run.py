@@ -137,7 +137,7 @@ class FabricRun:
             refused: InfeasibleError | None = None
             for layout in sorted(looks, key=lambda one: (looks[one].seconds, looks[one].bound_s)):
                 best_s = min((one.best.estimate_s for one in found.values()), default=inf)
-                if looks[layout].bound_s >= best_s * (1 - self.plans.request.gap):
+                if found and looks[layout].bound_s >= best_s * (1 - self.plans.request.gap):
                     continue
                 if found and (context().is_late or len(found) >= _MOST_LAYOUTS):
                     break

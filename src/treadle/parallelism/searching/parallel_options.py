@@ -79,6 +79,9 @@ def parallel_request(
     gap = asked.get("gap", DEFAULT_GAP)
     if not 0 <= gap < 1:
         raise FormatError(f"gap {gap}: expected a share of the time, at least 0 and below 1")
+    zero = asked.get("zero", 1)
+    if zero not in (0, 1, 2):
+        raise FormatError(f"--zero {zero}: expected 0, 1 or 2; plans choose what ZeRO-3 shards")
     return ParallelRequest(
         device,
         replace(
@@ -91,7 +94,7 @@ def parallel_request(
         as_overlap(asked.get("overlap", "layer")),
         MappingProxyType(dict(asked.get("pins", {}))),
         gap,
-        asked.get("zero", 1),
+        zero,
     )
 
 
