@@ -78,7 +78,7 @@ def parallelize_rows(result: ParallelizeResult) -> Rows:
         )
     yield row("step", "simulated task by task as by `treadle train`: compute + exposed + idle")
     yield row("exposed", "time in which a rank communicates and does not compute")
-    yield row("estimate", "of each layer the longer of computing, waits included, and of what runs beside")
+    yield row("estimate", "per layer, the longer of computation (with waits) and overlapped communication")
     yield row("overlap", _OVERLAP[request.overlap.value], overlap=request.overlap.value)
     yield row("0, 0,1 ...", "communication of groups along these axes of the mesh, overlapped or not")
     yield facts(searches=[_search_values(one) for one in result.searches], seconds={"total": result.seconds})

@@ -277,7 +277,7 @@ def _has_biases(part: ModelPart) -> bool:
 def _other_shards(plan: ParallelPlan, model: ModelGraph, axes: Mapping[str, Sequence[str]]) -> Iterator[str]:
     """Yield what is sharded, or gathered, along axes in another way than their forms say."""
     if "cp" in axes:
-        yield "keys and values gathered again while the layer's output is computed backward"
+        yield "keys and values gathered during the backward pass of the output product"
     if "fsdp" not in axes:
         for axis in (*axes.get("cp", ()), *axes.get("ep", ())):
             if _is_sharded(plan, model, axis, expert=False):
