@@ -9,7 +9,6 @@ import re
 import typing
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 
@@ -206,7 +205,7 @@ class _Evaluation:
         tree = self._tree()
         topology = self._call(tree, 1)
         # One spelling of the expression, whatever blanks and quotes the user typed; a long one is no name.
-        return replace(topology, name=_spelling(tree)) if len(self._text) <= MAX_NAME else topology
+        return topology.renamed(_spelling(tree)) if len(self._text) <= MAX_NAME else topology
 
     def _tree(self) -> ast.expr:
         if self._nesting() > _MAX_DEPTH:

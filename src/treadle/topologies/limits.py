@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from treadle.errors import TopologyError
 
-MAX_NODES = 2**20
+MAX_NODES = 2**21
 """Largest fabric that the catalogue builds, in nodes."""
 
-MAX_LINKS = 2**21
+MAX_LINKS = 2**23
 """Largest fabric that the catalogue builds, in directed links."""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -100,19 +101,26 @@ class Topology(FrozenArrays):
         lengths = dict.fromkeys(_OF_LINKS, m) | dict.fromkeys(_OF_NODES, n)
         for key in _OPTIONAL:
             if not len(getattr(self, key)):
-                object.__setattr__(self, key, np.zeros(lengths[key], dtype=np.int64))
+                # read-only zeros of the right type are adopted as they are, and take no memory until read
+                dtype = np.int64 if key in ("latencies_ns", "injection_bytes_per_s") else np.bool_
+                zeros: NDArray[Any] = np.zeros(lengths[key], dtype=dtype)
+                zeros.setflags(write=False)
+                object.__setattr__(self, key, zeros)
         self._freeze("", error=TopologyError)
         for key, length in lengths.items():
             shape = getattr(self, key).shape
             if shape != (length,):
                 raise TopologyError(f"{key}: expected {length} values, found shape {shape}")
+        self._check_name()
         self._check_names()
         self._check_links()
         self._check_nodes()
 
-    def _check_names(self) -> None:
+    def _check_name(self) -> None:
         if not is_one_line(self.name):
             raise TopologyError(f"name {self.name!r}: expected one line without control characters")
+
+    def _check_names(self) -> None:
         if self._has_plain_names():
             return
         seen: set[str] = set()
@@ -226,6 +234,13 @@ class Topology(FrozenArrays):
         carries = self.tails != self.heads
         np.add.at(total, ends[carries], self.bandwidths[carries])
         return total
+
+    def renamed(self, name: str) -> Topology:
+        """The same fabric under another name; TopologyError unless that is one line."""
+        found = copy(self)
+        object.__setattr__(found, "name", name)
+        found._check_name()
+        return found
 
     def transpose(self) -> Topology:
         """The fabric with every link turned round; link numbers stay."""

@@ -111,10 +111,10 @@ def test_quadrangles_by_their_axioms(q: int) -> None:
             "group: expected 1 to 20 moduli of at least 2 and a positive quotient, found (2,) and 0",
         ),
         (
-            ((2**20, 2), 1, ((1, 0), (0, 1)), (0, 0)),
-            "group: its order is above 1048576, the largest that is built",
+            ((2**21, 2), 1, ((1, 0), (0, 1)), (0, 0)),
+            "group: its order is above 2097152, the largest that is built",
         ),
-        (((2**20 + 1,), 1, ((1,),), (0,)), "group: its order is above 1048576, the largest that is built"),
+        (((2**21 + 1,), 1, ((1,),), (0,)), "group: its order is above 2097152, the largest that is built"),
         (((5,), 2, ((4,),), (0, 0)), "group: expected a 1 by 1 action and 1 carry values, one per modulus"),
         (((5,), 2, ((4, 1),), (0,)), "group: expected a 1 by 1 action and 1 carry values, one per modulus"),
         (

@@ -73,7 +73,7 @@ def test_bad_arguments_are_refused() -> None:
     with pytest.raises(TopologyError, match="at least 3"):
         slimfly(2)
     with pytest.raises(TopologyError, match="builds at most"):
-        slimfly(89)
+        slimfly(149)
     with pytest.raises(TopologyError, match="builds at most"):
         dragonfly(1000, 1000)
     with pytest.raises(TopologyError, match="h must be at least 1"):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from treadle.errors import TopologyError
-from treadle.topologies.catalogue.platforms import GB_PER_S, add_box
+from treadle.topologies.catalogue.platforms import GB_PER_S
+from treadle.topologies.families import Each, Families, LinkFamily, NodeFamily, Part
 from treadle.topologies.limits import check_count, check_size
 from treadle.topologies.naming import call_expression
-from treadle.topologies.topology import Topology, TopologyBuilder
+from treadle.topologies.topology import Topology
 
 
 def _uplink(function: str, downlinks: int, nic: int, uplinks: int, oversubscription: int) -> int:
@@ -62,15 +63,15 @@ def leaf_spine(
     check_count("leaf_spine", "gpus_per_leaf", gpus_per_leaf)
     check_size("leaf_spine", leaves * (gpus_per_leaf + 1) + spines, 2 * leaves * (gpus_per_leaf + spines))
     uplink = _uplink("leaf_spine", gpus_per_leaf, nic_bandwidth, spines, oversubscription)
-    builder = TopologyBuilder(call_expression(leaf_spine, locals()))
-    spine_names = [builder.switch(f"spine{i}") for i in range(spines)]
-    for i in range(leaves):
-        leaf = builder.switch(f"leaf{i}")
-        for j in range(gpus_per_leaf):
-            builder.duplex(builder.compute(f"leaf{i}.gpu{j}"), leaf, nic_bandwidth)
-        for spine in spine_names:
-            builder.duplex(leaf, spine, uplink)
-    return builder.build()
+    spine, leaf = NodeFamily("spine{spine}"), NodeFamily("leaf{leaf}")
+    gpu = NodeFamily("leaf{leaf}.gpu{gpu}", is_compute=True)
+    downlink, up = LinkFamily(gpu, leaf, nic_bandwidth), LinkFamily(leaf, spine, uplink)
+    families = Families(
+        {"leaf": leaves, "spine": spines, "gpu": gpus_per_leaf},
+        nodes=(spine, Each(("leaf",), (leaf, gpu))),
+        links=(Each(("leaf",), (downlink, up)),),
+    )
+    return families.build(call_expression(leaf_spine, locals()))
 
 
 def fat_tree(k: int, *, bandwidth: int = 50 * GB_PER_S) -> Topology:
@@ -99,20 +100,23 @@ def fat_tree(k: int, *, bandwidth: int = 50 * GB_PER_S) -> Topology:
         raise TopologyError(f"fat_tree: k must be even, found {k}")
     half = k // 2
     check_size("fat_tree", k * half * half + k * k + half * half, 6 * k * half * half)
-    builder = TopologyBuilder(call_expression(fat_tree, locals()))
-    cores = [builder.switch(f"core{i}") for i in range(half * half)]
-    for pod in range(k):
-        above = [builder.switch(f"pod{pod}.agg{i}") for i in range(half)]
-        for i, aggregation in enumerate(above):
-            for core in cores[i * half : (i + 1) * half]:
-                builder.duplex(aggregation, core, bandwidth)
-        for i in range(half):
-            edge = builder.switch(f"pod{pod}.edge{i}")
-            for aggregation in above:
-                builder.duplex(edge, aggregation, bandwidth)
-            for j in range(half):
-                builder.duplex(builder.compute(f"pod{pod}.edge{i}.gpu{j}"), edge, bandwidth)
-    return builder.build()
+    core, above = NodeFamily("core{core,port}"), NodeFamily("pod{pod}.agg{core}")
+    edge = NodeFamily("pod{pod}.edge{edge}")
+    gpu = NodeFamily("pod{pod}.edge{edge}.gpu{gpu}", is_compute=True)
+    families = Families(
+        {"pod": k, **dict.fromkeys(("core", "port", "edge", "gpu"), half)},
+        nodes=(core, Each(("pod",), (above, Each(("edge",), (edge, gpu))))),
+        links=(
+            Each(
+                ("pod",),
+                (
+                    LinkFamily(above, core, bandwidth),
+                    Each(("edge",), (LinkFamily(edge, above, bandwidth), LinkFamily(gpu, edge, bandwidth))),
+                ),
+            ),
+        ),
+    )
+    return families.build(call_expression(fat_tree, locals()))
 
 
 def rail_optimized(
@@ -159,19 +163,20 @@ def rail_optimized(
         boxes * (gpus_per_box + 1) + gpus_per_box + spines,
         4 * boxes * gpus_per_box + 2 * gpus_per_box * spines,
     )
-    builder = TopologyBuilder(call_expression(rail_optimized, locals()))
-    gpus = [add_box(builder, f"box{box}", gpus_per_box, nvlink_bandwidth) for box in range(boxes)]
+    gpu = NodeFamily("box{box}.gpu{gpu}", is_compute=True)
+    nvswitch, rail = NodeFamily("box{box}.nvswitch"), NodeFamily("rail{gpu}")
+    nodes: list[Part] = [Each(("box",), (gpu, nvswitch))]
+    links: list[Part] = [LinkFamily(gpu, nvswitch, nvlink_bandwidth)]
     if boxes > 1:
-        rails = [builder.switch(f"rail{i}") for i in range(gpus_per_box)]
-        for row in gpus:
-            for gpu, rail in zip(row, rails, strict=True):
-                builder.duplex(gpu, rail, nic_bandwidth)
-        for i in range(spines):
-            uplink = _uplink("rail_optimized", boxes, nic_bandwidth, spines, oversubscription)
-            spine = builder.switch(f"spine{i}")
-            for rail in rails:
-                builder.duplex(rail, spine, uplink)
-    return builder.build()
+        nodes.append(rail)
+        links.append(LinkFamily(gpu, rail, nic_bandwidth))
+    if boxes > 1 and spines:
+        uplink = _uplink("rail_optimized", boxes, nic_bandwidth, spines, oversubscription)
+        spine = NodeFamily("spine{spine}")
+        nodes.append(spine)
+        links.append(Each(("spine",), (LinkFamily(rail, spine, uplink),)))
+    sizes = {"box": boxes, "gpu": gpus_per_box, "spine": spines}
+    return Families(sizes, tuple(nodes), tuple(links)).build(call_expression(rail_optimized, locals()))
 
 
 def pods(
@@ -214,14 +219,14 @@ def pods(
     boxes = n_pods * boxes_per_pod
     check_size("pods", boxes * (gpus_per_box + 1) + n_pods + 1, 4 * boxes * gpus_per_box + 2 * n_pods)
     uplink = _uplink("pods", boxes_per_pod * gpus_per_box, nic_bandwidth, 1, oversubscription)
-    builder = TopologyBuilder(call_expression(pods, locals()))
-    gpus = [add_box(builder, f"box{box}", gpus_per_box, nvlink_bandwidth) for box in range(boxes)]
-    leaves = [builder.switch(f"leaf{pod}") for pod in range(n_pods)]
-    for box, row in enumerate(gpus):
-        for gpu in row:
-            builder.duplex(gpu, leaves[box // boxes_per_pod], nic_bandwidth)
+    gpu, nvswitch = NodeFamily("box{pod,box}.gpu{gpu}", is_compute=True), NodeFamily("box{pod,box}.nvswitch")
+    leaf, spine = NodeFamily("leaf{pod}"), NodeFamily("spine0")
+    nodes: tuple[Part, ...] = (Each(("pod", "box"), (gpu, nvswitch)), leaf)
+    links: tuple[Part, ...] = (
+        LinkFamily(gpu, nvswitch, nvlink_bandwidth),
+        LinkFamily(gpu, leaf, nic_bandwidth),
+    )
     if n_pods > 1:
-        spine = builder.switch("spine0")
-        for leaf in leaves:
-            builder.duplex(leaf, spine, uplink)
-    return builder.build()
+        nodes, links = (*nodes, spine), (*links, LinkFamily(leaf, spine, uplink))
+    sizes = {"pod": n_pods, "box": boxes_per_pod, "gpu": gpus_per_box}
+    return Families(sizes, nodes, links).build(call_expression(pods, locals()))

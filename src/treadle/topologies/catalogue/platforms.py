@@ -7,6 +7,7 @@ from itertools import chain, combinations
 
 from treadle.errors import TopologyError
 from treadle.topologies.catalogue.platform_table import platform
+from treadle.topologies.families import Each, Families, LinkFamily, NodeFamily, Part
 from treadle.topologies.limits import check_count, check_size
 from treadle.topologies.naming import call_expression
 from treadle.topologies.topology import Topology, TopologyBuilder
@@ -61,17 +62,15 @@ def _boxes_on_one_switch(
             f"{function}: sharp needs at least 2 {'boxes' if prefix == 'box' else 'racks'}, one has no "
             f"InfiniBand switch"
         )
-    builder = TopologyBuilder(name)
-    all_gpus = [
-        gpu
-        for box in range(boxes)
-        for gpu in add_box(builder, f"{prefix}{box}", gpus, box_bandwidth, capable=nvls)
-    ]
+    caps = ("multicast", "aggregation")
+    gpu = NodeFamily(f"{prefix}{{box}}.gpu{{gpu}}", is_compute=True)
+    nvswitch = NodeFamily(f"{prefix}{{box}}.nvswitch", able=caps if nvls else ())
+    nodes: tuple[Part, ...] = (Each(("box",), (gpu, nvswitch)),)
+    links: tuple[Part, ...] = (LinkFamily(gpu, nvswitch, box_bandwidth),)
     if boxes > 1:
-        top = builder.switch("ib0", multicast=sharp, aggregation=sharp, turns_round=sharp)
-        for gpu in all_gpus:
-            builder.duplex(gpu, top, nic_bandwidth)
-    return builder.build()
+        top = NodeFamily("ib0", able=(*caps, "turns_round") if sharp else ())
+        nodes, links = (*nodes, top), (*links, LinkFamily(gpu, top, nic_bandwidth))
+    return Families({"box": boxes, "gpu": gpus}, nodes, links).build(name)
 
 
 @platform(
