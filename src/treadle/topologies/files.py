@@ -1,9 +1,11 @@
-"""Treadle's own topology file: JSON, version 1."""
+"""Treadle's own topology file: JSON, version 1 with a row per node and link, version 2 by families."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -13,6 +15,8 @@ from msgspec import UNSET, Meta, UnsetType
 from treadle.atomic import write_bytes
 from treadle.errors import FormatError, TopologyError
 from treadle.input_files import read_input_text
+from treadle.topologies.families import families_of
+from treadle.topologies.family_files import FamilyTable, families_from_table, families_to_json
 from treadle.topologies.topology import MAX_BANDWIDTH, Topology
 from treadle.typed_files import Count, Table, read_json, read_value, shown
 
@@ -29,7 +33,7 @@ def load_topology(path: str | Path) -> Topology:
     Parameters
     ----------
     path : str or Path
-        JSON file, version 1, UTF-8, at most 256 MiB.
+        JSON file, version 1 or 2, UTF-8, at most 256 MiB.
 
     Raises
     ------
@@ -39,9 +43,23 @@ def load_topology(path: str | Path) -> Topology:
     return topology_from_text(read_input_text(path, MAX_FILE_BYTES), source=str(path))
 
 
-def topology_from_text(text: str, *, source: str = "") -> Topology:
-    """The fabric that a file's text describes; FormatError, which names `source`, if it is malformed."""
-    return _topology(read_json(text, _File, source=source), source)
+def topology_from_text(
+    text: str, *, source: str = "", charge: Callable[[int], None] | None = None
+) -> Topology:
+    """The fabric that a file's text describes; FormatError, which names `source`, if it is malformed.
+
+    `charge` is told how many bytes of memory a fabric by families will take, before it is built.
+    """
+    if not _BY_FAMILIES.match(text):
+        return _topology(read_json(text, _File, source=source), source)
+    file = read_json(text, _FamilyFile, source=source)
+    try:
+        families = families_from_table(file.families)
+        if charge is not None:
+            charge(_NODE_BYTES * families.n_nodes + _LINK_BYTES * families.n_links)
+        return families.build(file.name)
+    except (FormatError, TopologyError) as error:
+        raise FormatError(str(error), source=source) from None
 
 
 def save_topology(path: str | Path, topology: Topology) -> None:
@@ -94,6 +112,18 @@ class _File(Table, frozen=True):
     extensions: dict[str, Any] | UnsetType = UNSET
 
 
+class _FamilyFile(Table, frozen=True):
+    treadle: Literal["topology"]
+    version: Literal[2]
+    name: str
+    families: FamilyTable
+
+
+_BY_FAMILIES = re.compile(r'\{"treadle": "topology", "version": 2,')
+_NODE_BYTES, _LINK_BYTES = 300, 60
+"""Memory of a fabric while it is built: names twice, ends, bandwidths and what sorts them."""
+
+
 def _topology(file: _File, source: str) -> Topology:
     nodes, links = file.nodes, file.links
     index = {node.name: number for number, node in enumerate(nodes)}
@@ -133,14 +163,44 @@ def dump_topology(topology: Topology) -> str:
 
 
 def topology_hash(topology: Topology) -> str:
-    """SHA-256 of the canonical text without the name, in hex: equal fabrics have equal hashes."""
-    return _hash(_body(topology))
+    """SHA-256 of the canonical text without the name, in hex: equal fabrics have equal hashes.
+
+    Of a fabric with very many links it is that of its arrays, as their text would take seconds to write.
+    """
+    return _hash_of_arrays(topology) if topology.n_links > _MANY_LINKS else _hash(_body(topology))
 
 
 def dump_with_hash(topology: Topology) -> tuple[str, str]:
-    """`dump_topology` and `topology_hash` in one go."""
+    """`dump_topology`, or if links are very many a description by families, and `topology_hash`."""
+    families = families_of(topology)
+    if topology.n_links > _MANY_LINKS and families is not None:
+        file = {"treadle": "topology", "version": 2, "name": topology.name}
+        return (
+            json.dumps(file | {"families": families_to_json(families)}, ensure_ascii=False) + "\n",
+            _hash_of_arrays(topology),
+        )
     body = _body(topology)
-    return _head(topology.name) + body, _hash(body)
+    found = _hash_of_arrays(topology) if topology.n_links > _MANY_LINKS else _hash(body)
+    return _head(topology.name) + body, found
+
+
+_MANY_LINKS = 2**20
+_OF_LINKS = ("bandwidths", "latencies_ns")
+
+
+def _hash_of_arrays(topology: Topology) -> str:
+    digest = hashlib.sha256("\n".join(topology.node_names).encode())
+    for key in (
+        "is_compute",
+        *_FLAGS,
+        "injection_bytes_per_s",
+        "tails",
+        "heads",
+        "bandwidths",
+        "latencies_ns",
+    ):
+        digest.update(np.ascontiguousarray(getattr(topology, key)))
+    return digest.hexdigest()
 
 
 def _hash(body: str) -> str:

@@ -15,7 +15,7 @@ from math import prod
 from treadle.errors import MemoryLimitError
 from treadle.units import format_size
 
-MAX_MEMORY = 2**30
+MAX_MEMORY = 2**32
 """Bytes that reading and verifying a plan may take by default."""
 
 Shapes = Mapping[str, tuple[int, ...]]

@@ -93,7 +93,7 @@ def read_plan(archive: zipfile.ZipFile, max_memory_bytes: int) -> Plan:
     budget.charge(array_bytes(shapes, n_chunks, has_demands=has_demands))
     text = members.text("topology.json")
     budget.charge(json_bytes(text) + 300 * text.count("{"))
-    topology = topology_from_text(text)
+    topology = topology_from_text(text, charge=budget.charge)
     if manifest.topology_sha256 != (found := topology_hash(topology)):
         raise FormatError(f"topology_sha256: does not belong to topology.json, which has {found}")
     collective = _collective(manifest.collective, members, topology, budget)
