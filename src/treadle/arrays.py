@@ -160,6 +160,27 @@ def exact_sum(values: Int64Array) -> int:
     return (int((values >> 32).sum()) << 32) + int((values & 0xFFFFFFFF).sum())
 
 
+def distinct_few(values: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.signedinteger]]:
+    """Like ``numpy.unique(values, return_inverse=True)``, without sorting where few values differ."""
+    found: list[Any] = []
+    number = np.full(len(values), -1, dtype=np.int8)
+    while len(found) < _FEW and len(values):
+        first = int(np.argmax(number < 0))
+        if number[first] >= 0:
+            break
+        found.append(values[first])
+        number[values == found[-1]] = len(found) - 1
+    if (number < 0).any():
+        kinds, places = np.unique(values, return_inverse=True)
+        return kinds, places.astype(np.int32)
+    order = np.argsort(np.array(found, dtype=values.dtype))
+    return np.array(found, dtype=values.dtype)[order], np.argsort(order).astype(np.int8)[number]
+
+
+_FEW = 16
+"""Different values up to which a pass for each is faster than a sort."""
+
+
 def distinct(values: Int64Array) -> Int64Array:
     """The different values, rising; of long arrays by far faster than numpy's way by hashes."""
     ordered = np.sort(values)

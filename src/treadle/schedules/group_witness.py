@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import groupby
+from functools import cached_property
 from math import gcd
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from treadle.arrays import BoolArray, Int32Array, Int64Array
+from treadle.arrays import BoolArray, Int32Array, Int64Array, distinct_few, exact_sum
 from treadle.brief import brief
 from treadle.errors import FormatError, ScheduleError
-from treadle.math.graphs import components
+from treadle.math.graphs import components, reached
 from treadle.schedules.collective import Collective, check_declared
 from treadle.schedules.trees.allreduce_witness import common_scale, read_rational
 from treadle.topologies.topology import Topology
@@ -25,8 +25,8 @@ UInt64Array = NDArray[np.uint64]
 _MAX_BITS = 125
 """Of the sum of all lengths, as integers without a common divisor, times the ranks of a group."""
 
-MAX_LENGTHS = 2**22
-"""Most lengths in a file: twice the links of the largest fabric of the catalogue."""
+MAX_LENGTHS = 2**23
+"""Most lengths in a file: as many as the largest fabric of the catalogue has links."""
 
 _STUCK, _TOO_LARGE = 3, 1
 
@@ -66,31 +66,55 @@ class GroupLengthWitness:
         """The upper bound on algbw of every group, bytes/s; ScheduleError if the lengths prove none."""
         check_declared(topology, collective)
         _check_kind(topology, collective)
-        lengths = self._whole(topology, collective.group_size)
+        lengths = self._integers(topology, collective.group_size)
         total = tree_cost(topology, collective, lengths)
         if not total:
             raise ScheduleError(
                 "group length witness: the groups are joined at length 0, which proves nothing"
             )
-        carries = (topology.tails != topology.heads).tolist()
-        ends = zip(topology.bandwidths.tolist(), lengths, carries, strict=True)
-        return Fraction(sum(bandwidth * length for bandwidth, length, able in ends if able)) / total
+        carries = topology.tails != topology.heads
+        return Fraction(lengths.volume(np.where(carries, topology.bandwidths, 0))) / total
 
-    def _whole(self, topology: Topology, group_size: int) -> list[int]:
+    @classmethod
+    def of_classes(cls, values: Sequence[Fraction], of_link: NDArray[np.signedinteger]) -> GroupLengthWitness:
+        """Lengths that are equal within few classes of links, by their rising values."""
+        found = cls(tuple(np.array(values, dtype=object)[of_link]))
+        found.__dict__["_by_value"] = list(values), of_link
+        return found
+
+    @cached_property
+    def _by_value(self) -> tuple[list[Fraction], NDArray[np.signedinteger]]:
+        """The different lengths, rising, and which each link has."""
+        # by identity first, since hashes of fractions take long
+        ids = np.fromiter(map(id, self.lengths), dtype=np.int64, count=len(self.lengths))
+        different, of_link = distinct_few(ids)
+        known = {id(length): length for length in self.lengths}
+        objects = [known[one] for one in different.tolist()]
+        values = sorted(set(objects))
+        place = {value: number for number, value in enumerate(values)}
+        return values, np.array([place[one] for one in objects], dtype=of_link.dtype)[of_link]
+
+    def priced(self) -> Int64Array:
+        """Links of positive length."""
+        values, of_link = self._by_value
+        found: Int64Array = np.flatnonzero(np.array([value > 0 for value in values], dtype=bool)[of_link])
+        return found
+
+    def _integers(self, topology: Topology, group_size: int) -> LinkLengths:
         """The lengths as integers without a common divisor: only their ratios matter."""
         if len(self.lengths) != topology.n_links:
             raise ScheduleError(
                 f"group length witness: {len(self.lengths)} lengths, expected one for each of "
                 f"{topology.n_links} links"
             )
-        distinct = {id(length): length for length in self.lengths}  # hashes of fractions take long
-        if any(length < 0 for length in distinct.values()):
+        values, of_link = self._by_value
+        if any(length < 0 for length in values):
             raise ScheduleError("group length witness: lengths must not be negative")
-        scale = common_scale(distinct.values())
-        scaled = {key: int(length * scale) for key, length in distinct.items()}
-        divisor = gcd(*scaled.values()) or 1
-        lengths = [scaled[id(length)] // divisor for length in self.lengths]
-        if (sum(lengths) * group_size).bit_length() > _MAX_BITS:
+        scale = common_scale(values)
+        scaled = [int(length * scale) for length in values]
+        divisor = gcd(*scaled) or 1
+        lengths = LinkLengths([one // divisor for one in scaled], of_link)
+        if (lengths.volume(np.ones(len(of_link), dtype=np.int64)) * group_size).bit_length() > _MAX_BITS:
             raise ScheduleError(
                 f"group length witness: as integers the lengths add up to more than 2**{_MAX_BITS} over the "
                 f"ranks of a group; give coarser ones"
@@ -99,14 +123,13 @@ class GroupLengthWitness:
 
     def to_json(self) -> dict[str, object]:
         """Kind, the different lengths as strings ``p/q``, and runs of links of one length."""
-        values = sorted(set(self.lengths))
-        place = {value: number for number, value in enumerate(values)}
-        runs = [(place[value], len(list(run))) for value, run in groupby(self.lengths)]
+        values, of_link = self._by_value
+        first = np.flatnonzero(np.diff(of_link, prepend=-1))
         return {
             "kind": self.kind,
             "values": [str(value) for value in values],
-            "run_value": [value for value, _ in runs],
-            "run_links": [count for _, count in runs],
+            "run_value": of_link[first].tolist(),
+            "run_links": np.diff(first, append=len(of_link)).tolist(),
         }
 
     @classmethod
@@ -132,7 +155,27 @@ class GroupLengthWitness:
         )
 
 
-def tree_cost(topology: Topology, collective: Collective, lengths: list[int]) -> Fraction:
+@dataclass(frozen=True, eq=False)
+class LinkLengths:
+    """Lengths of links as integers, not negative: the different ones, and which each link has."""
+
+    values: list[int]
+    of_link: NDArray[np.signedinteger]
+
+    @classmethod
+    def of(cls, lengths: Sequence[int]) -> LinkLengths:
+        """Those of each link in turn."""
+        values = sorted(set(lengths))
+        place = {value: number for number, value in enumerate(values)}
+        return cls(values, np.array([place[one] for one in lengths], dtype=np.int64))
+
+    def volume(self, bandwidths: Int64Array) -> int:
+        """Sum of bandwidth times length."""
+        used = ((number, value) for number, value in enumerate(self.values) if value)
+        return sum(value * exact_sum(bandwidths[self.of_link == number]) for number, value in used)
+
+
+def tree_cost(topology: Topology, collective: Collective, lengths: LinkLengths) -> Fraction:
     """Length of the links that a byte of each group's larger buffer needs at least, all groups together.
 
     Parameters
@@ -140,8 +183,7 @@ def tree_cost(topology: Topology, collective: Collective, lengths: list[int]) ->
     topology : Topology
     collective : Collective
         Not an all-to-all. Compute nodes that it does not name are absent.
-    lengths : list of int, length m
-        Not negative.
+    lengths : LinkLengths
 
     Raises
     ------
@@ -149,6 +191,8 @@ def tree_cost(topology: Topology, collective: Collective, lengths: list[int]) ->
         If a group's ranks do not reach each other.
     """
     ways = [collective.kind.broadcasts, collective.kind.reduces]
+    if (each := _spanning_length(topology, collective, lengths)) is not None:
+        return Fraction(sum(ways) * each)
     out, into = (
         _weights(topology, collective, lengths, inwards=inwards) if needed else None
         for inwards, needed in zip((False, True), ways, strict=True)
@@ -162,6 +206,20 @@ def tree_cost(topology: Topology, collective: Collective, lengths: list[int]) ->
     shares = _shares(collective)
     total = sum(w * found[g + v] for g in range(0, len(found), len(shares)) for v, w in enumerate(shares))
     return Fraction(total, sum(shares))
+
+
+def _spanning_length(topology: Topology, collective: Collective, lengths: LinkLengths) -> int | None:
+    """Length of any tree that spans all nodes, where all are ranks, all links as long, and all nodes joined.
+
+    Every rank but the root has one link into it (of an in-tree: out of it), so no search is needed.
+    """
+    n = topology.n_nodes
+    if collective.groups is not None or collective.n_ranks < n or len(lengths.values) != 1:
+        return None
+    for ends in ((topology.tails, topology.heads), (topology.heads, topology.tails)):
+        if not reached(n, *ends, 0).all():
+            return None
+    return lengths.values[0] * (n - 1)
 
 
 def _check_kind(topology: Topology, collective: Collective) -> None:
@@ -183,7 +241,7 @@ def _shares(collective: Collective) -> tuple[int, ...]:
     return (1,) * collective.group_size if collective.groups is not None else collective.shard_weights
 
 
-def _weights(topology: Topology, collective: Collective, lengths: list[int], *, inwards: bool) -> list[int]:
+def _weights(topology: Topology, collective: Collective, lengths: LinkLengths, *, inwards: bool) -> list[int]:
     """Cheapest arborescence of each group from (`inwards`: to) each of its ranks, or its root only."""
     from treadle import _core  # most commands weigh nothing
 
@@ -210,7 +268,7 @@ def _weights(topology: Topology, collective: Collective, lengths: list[int], *, 
     status, group, (high, low) = _core.group_arborescences(
         tails,
         heads,
-        _halves(lengths),
+        tuple(half[lengths.of_link] for half in _halves(lengths.values)),
         passing.astype(np.int32),
         members,
         size,
@@ -230,7 +288,7 @@ def _weights(topology: Topology, collective: Collective, lengths: list[int], *, 
     return found if place is None or root is not None else [found[number] for number in place.tolist()]
 
 
-def _merged(topology: Topology, lengths: list[int], passing: BoolArray, ranks: Int32Array) -> Int32Array:
+def _merged(topology: Topology, lengths: LinkLengths, passing: BoolArray, ranks: Int32Array) -> Int32Array:
     """For each node the first of those that are joined to it at length 0, there and back.
 
     Of one group: what is at length 0 of each other is one place to an arborescence, as its trees may pass
@@ -238,12 +296,14 @@ def _merged(topology: Topology, lengths: list[int], passing: BoolArray, ranks: I
     """
     there = passing.copy()
     there[ranks] = True
-    free = np.array([not length for length in lengths], dtype=bool)
+    free = np.array([not length for length in lengths.values], dtype=bool)[lengths.of_link]
     free &= there[topology.tails] & there[topology.heads]
     n = topology.n_nodes
     ways = topology.tails[free].astype(np.int64) * n + topology.heads[free]
     back = topology.heads[free].astype(np.int64) * n + topology.tails[free]
-    return components(n, *np.divmod(ways[np.isin(ways, back)], n))
+    back.sort()
+    place = np.minimum(np.searchsorted(back, ways), max(len(back) - 1, 0))
+    return components(n, *np.divmod(ways[back[place] == ways], n))
 
 
 def _halves(values: list[int]) -> tuple[Int64Array, UInt64Array]:

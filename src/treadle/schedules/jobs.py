@@ -9,7 +9,7 @@ from fractions import Fraction
 from treadle.brief import brief
 from treadle.errors import ScheduleError
 from treadle.schedules.collective import Collective, CollectiveKind
-from treadle.schedules.group_witness import tree_cost
+from treadle.schedules.group_witness import LinkLengths, tree_cost
 from treadle.schedules.shortest_connection import path_lengths
 from treadle.schedules.trees.allreduce_witness import common_scale
 from treadle.topologies.naming import is_one_line
@@ -143,7 +143,7 @@ def _unit_cost(topology: Topology, job: Job, lengths: Sequence[Fraction]) -> Fra
     scale = common_scale(lengths)
     whole = [int(length * scale) for length in lengths]
     if job.collective.kind is not CollectiveKind.ALLTOALL:
-        return tree_cost(topology, job.collective, whole) / scale
+        return tree_cost(topology, job.collective, LinkLengths.of(whole)) / scale
     needed = sum(
         amount * distance
         for source, row in zip(
