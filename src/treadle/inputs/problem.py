@@ -177,17 +177,19 @@ def pose(
     if (without := options.get("without")) is not None:
         fabric = without_failures(fabric, without)
     ranks, forward = options.get("ranks"), options.get("forward", False)
-    n = len(fabric.compute_nodes)
-    places = list(range(n)) if ranks is None else select_ranks(fabric, ranks)
-    if len(places) < 2:
-        raise ScheduleError(f"{fabric.name}: {kind} needs at least 2 ranks, found {len(places)}")
-    chosen = [int(fabric.compute_nodes[place]) for place in places]
+    chosen: list[int] = fabric.compute_nodes.tolist()
     forwarders: tuple[int, ...] = ()
-    if len(places) < n and forward:
-        forwarders = tuple(int(node) for node in fabric.compute_nodes if int(node) not in set(chosen))
-    elif places != list(range(n)) and not forward:
-        fabric = subset(fabric, *places)
-        chosen = [int(node) for node in fabric.compute_nodes]
+    if ranks is not None:
+        nodes, places = chosen, select_ranks(fabric, ranks)
+        chosen = [nodes[place] for place in places]
+        if len(chosen) < len(nodes) and forward:
+            members = frozenset(chosen)
+            forwarders = tuple(node for node in nodes if node not in members)
+        elif chosen != nodes and not forward and len(chosen) > 1:
+            fabric = subset(fabric, *places)
+            chosen = fabric.compute_nodes.tolist()
+    if len(chosen) < 2:
+        raise ScheduleError(f"{fabric.name}: {kind} needs at least 2 ranks, found {len(chosen)}")
     groups = groups_of(options.get("mesh"), options.get("axes"), len(chosen), fabric.name)
     return Problem(fabric, _collective(fabric, kind, tuple(chosen), forwarders, groups, options))
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from treadle.brief import brief
 from treadle.refusal import Refusal
+from treadle.topologies.families import families_of
 from treadle.topologies.named_boxes import NETWORK, find_boxes, nvswitches, rank_boxes
 from treadle.topologies.topology import Topology
 
@@ -136,6 +137,8 @@ def system_of(topology: Topology) -> System | Refusal:
     """
     if "." not in topology.node_names[int(topology.compute_nodes[0])]:
         return Refusal("the names of its nodes do not say which GPUs share a box")
+    if (found := _of_two_boxes(topology)) is not None:
+        return found
     of_rank = rank_boxes(topology)
     sizes = np.bincount(of_rank)
     if len(of_rank) < 2 or sizes.min() < sizes.max():
@@ -182,6 +185,23 @@ def system_of(topology: Topology) -> System | Refusal:
     is_grace = generation is Generation.BLACKWELL and (gpus > 16 or gpus <= 4)
     cpu = "amd" if generation is Generation.AMPERE else "arm" if is_grace else "intel"
     return replace(found, generation=generation, cpu=cpu)
+
+
+def _of_two_boxes(topology: Topology) -> System | Refusal | None:
+    """The machine by two of its boxes, which in a fabric with families are like all others."""
+    families = families_of(topology)
+    rank = next((one for one in families.node_families if one.is_compute), None) if families else None
+    if families is None or rank is None:
+        return None
+    # a box has the indices after the last dot of a rank's name; the others tell boxes apart
+    last = max(place for place, (text, _) in enumerate(rank.fields) if "." in text)
+    outer = [index for _, indices in rank.fields[:last] for index in indices]
+    boxes = families.count(outer)
+    if boxes <= 2 ** len(outer):
+        return None
+    few = {**families.sizes, **{index: min(families.sizes[index], 2) for index in outer}}
+    found = system_of(replace(families, sizes=few).build(topology.name))
+    return replace(found, boxes=boxes) if isinstance(found, System) else found
 
 
 def system_of_groups(topology: Topology, groups: Iterable[Sequence[int]]) -> System | Refusal:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
-from treadle.arrays import Int64Array
+from treadle.arrays import distinct_few, mask_of
 from treadle.render.quantities import AS_THEY_COME, Rates
 from treadle.topologies.topology import Topology
 
@@ -27,13 +28,11 @@ def describe_nodes(topology: Topology, nodes: Iterable[int]) -> str:
     nodes : iterable of int
         Node indices.
     """
-    inside = set(nodes)
-    groups: dict[str, list[int]] = defaultdict(list)
-    for node, name in enumerate(topology.node_names):
-        prefix, dot, _ = name.partition(".")
-        groups[prefix if dot else ""].append(node)
-    is_inside = [node in inside for node in range(topology.n_nodes)]
-    terms, others = (_terms(topology, groups, is_inside, side) for side in (True, False))
+    inside = sorted(set(nodes))
+    terms = _terms(topology, inside)
+    others: list[str] = []
+    if len(terms) > 1:  # no set is named in fewer words than one
+        others = _terms(topology, np.flatnonzero(~mask_of(topology.n_nodes, inside)).tolist())
     but = bool(others) and len(others) < len(terms)
     shown = f"all but {{{_shorten(others)}}}" if but else f"{{{_shorten(terms)}}}"
     return shown if not but and len(terms) == len(inside) <= _SHOWN else f"{shown} ({len(inside)} nodes)"
@@ -53,13 +52,14 @@ def describe_links(topology: Topology, links: Iterable[int], rates: Rates = AS_T
     rates : Rates
         How bandwidths are shown.
     """
-    chosen = np.fromiter(links, dtype=np.int64)
+    chosen = links if isinstance(links, np.ndarray) else np.fromiter(links, dtype=np.int64)
     if len(chosen) == topology.n_links:
         return f"all {topology.n_links} links"
     kinds, ends = _link_kinds(topology)
     counts, wholes = np.bincount(kinds[chosen], minlength=len(ends)), np.bincount(kinds)
     number = {end: kind for kind, end in enumerate(ends)}
-    firsts = dict(zip(kinds[chosen][::-1].tolist(), chosen[::-1].tolist(), strict=True))
+    of_chosen = kinds[chosen]
+    firsts = {kind: int(chosen[np.argmax(of_chosen == kind)]) for kind in np.flatnonzero(counts).tolist()}
     terms: list[tuple[int, str]] = []
     complete: list[tuple[int, str]] = []
     for kind in sorted(firsts, key=lambda kind: firsts[kind]):
@@ -90,18 +90,18 @@ def _listed(terms: Sequence[str], comma: str = ",") -> str:
     return " and ".join(filter(None, (f"{comma} ".join(terms[:-1]), *terms[-1:])))
 
 
-def _link_kinds(topology: Topology) -> tuple[Int64Array, list[tuple[str, str, int]]]:
+def _link_kinds(topology: Topology) -> tuple[NDArray[np.signedinteger], list[tuple[str, str, int]]]:
     """The number of each link's kind; of each kind its tail, head and bandwidth."""
-    words = [_kind_of(name) for name in topology.node_names]
-    names = list(dict.fromkeys(words))
-    place = {name: number for number, name in enumerate(names)}
-    kind = np.array([place[word] for word in words], dtype=np.int64)
-    speeds, of_link = np.unique(topology.bandwidths, return_inverse=True)
+    place: dict[str, int] = {}
+    kinds = (place.setdefault(_kind_of(name), len(place)) for name in topology.node_names)
+    kind = np.fromiter(kinds, dtype=np.int32, count=topology.n_nodes)
+    names = list(place)
+    speeds, of_link = distinct_few(topology.bandwidths)
     codes = (kind[topology.tails] * len(names) + kind[topology.heads]) * len(speeds) + of_link
-    found, numbers = np.unique(codes, return_inverse=True)
+    found, numbers = distinct_few(codes)
     pairs = [divmod(int(code), len(speeds)) for code in found]
     ends = [(*divmod(pair, len(names)), int(speeds[speed])) for pair, speed in pairs]
-    return numbers.astype(np.int64), [(names[tail], names[head], speed) for tail, head, speed in ends]
+    return numbers, [(names[tail], names[head], speed) for tail, head, speed in ends]
 
 
 def _kind_of(name: str) -> str:
@@ -110,17 +110,25 @@ def _kind_of(name: str) -> str:
     return found[1] if found else re.sub(r"\d+", "*", name)
 
 
-def _terms(
-    topology: Topology, groups: Mapping[str, list[int]], is_inside: list[bool], side: bool
-) -> list[str]:
-    """The nodes inside (or outside): whole groups as ``prefix.*``, the rest as ranges of numbered names."""
+def _terms(topology: Topology, nodes: Sequence[int]) -> list[str]:
+    """The nodes: whole groups as ``prefix.*``, the rest as ranges of numbered names."""
+    groups: dict[str, list[str]] = {}
+    for node in nodes:
+        name = topology.node_names[node]
+        prefix, dot, _ = name.partition(".")
+        groups.setdefault(prefix if dot else "", []).append(name)
+    starts = tuple(f"{prefix}." for prefix in groups if prefix)
+    members: Counter[str] = Counter()
+    if len(starts) <= _SHOWN:  # few prefixes are tested sooner than all names are split
+        members.update(name.partition(".")[0] for name in topology.node_names if name.startswith(starts))
+    else:
+        members.update(name.partition(".")[0] for name in topology.node_names if "." in name)
     whole, rest = [], []
-    for prefix, members in groups.items():
-        chosen = [node for node in members if is_inside[node] is side]
-        if prefix and len(chosen) == len(members) > 1:
+    for prefix, names in groups.items():
+        if prefix and len(names) == members[prefix] > 1:
             whole.append(prefix)
         else:
-            rest += [topology.node_names[node] for node in chosen]
+            rest += names
     return [*(f"{term}.*" for term in _ranges(whole)), *_ranges(rest)]
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from treadle.arrays import BoolArray, mask_of
 from treadle.inputs.problem import busbw_values, exact_text, model_of
 from treadle.render.names import describe_links, describe_nodes
 from treadle.render.quantities import AS_THEY_COME, Rates, busbw, counted, microseconds, shortfall
@@ -157,8 +158,8 @@ def witness_values(witness: Witness, topology: Topology) -> dict[str, object]:
     """A certificate as JSON has it."""
     if isinstance(witness, CutWitness):
         # a false witness may name nodes that do not exist: the report says so, and here its numbers stay
-        names = dict(enumerate(topology.node_names))
-        return {"kind": witness.kind, "nodes": [names.get(node, node) for node in witness.nodes]}
+        names, n = topology.node_names, topology.n_nodes
+        return {"kind": witness.kind, "nodes": [names[v] if 0 <= v < n else v for v in witness.nodes]}
     return witness.to_json()
 
 
@@ -171,31 +172,37 @@ def describe_witness(
 ) -> str:
     """The bottleneck that a certificate proves, in one line."""
     if isinstance(witness, CutWitness):
-        inside = set(witness.nodes)
-        weights = dict(zip(collective.ranks, collective.shard_weights, strict=True))
-        total, demand = sum(weights.values()), sum(weights.get(node, 0) for node in inside)
+        nodes = [node for node in witness.nodes if 0 <= node < topology.n_nodes]  # a false witness
+        inside = mask_of(topology.n_nodes, nodes)
+        weights = np.array(collective.shard_weights)
+        total, demand = int(weights.sum()), int(weights[inside[list(collective.ranks)]].sum())
         smaller, is_outside = _smaller_side(topology, collective, inside)
         way = "enter" if collective.kind.reduces != is_outside else "leave"
         share = f"{demand} of {total} shards" if collective.root is None else "all data"
         where = describe_nodes(topology, smaller)
         return f"cut: {share} must {way} {where} over {rates(algbw * demand / total)}"
-    if isinstance(witness, LengthWitness | GroupLengthWitness):
+    if isinstance(witness, GroupLengthWitness):
+        return describe_links(topology, witness.priced(), rates)
+    if isinstance(witness, LengthWitness):
         priced = (link for link, length in enumerate(witness.lengths) if length > 0)
         return describe_links(topology, priced, rates)
     if isinstance(witness, CutCombinationWitness):
         cuts = sorted((*witness.broadcast_cuts, *witness.reduce_cuts), key=lambda cut: -cut[1])
-        heaviest = _smaller_side(topology, collective, set(cuts[0][0]))[0] if cuts else set[int]()
+        inside = mask_of(topology.n_nodes, list(cuts[0][0]) if cuts else [])
+        heaviest = _smaller_side(topology, collective, inside)[0] if cuts else []
         return f"{counted(len(cuts), 'cut')} together; the heaviest is {describe_nodes(topology, heaviest)}"
     if isinstance(witness, DistanceWitness):
         return "distances: shortest paths of all pairs use up the links"
     return str(witness.kind)
 
 
-def _smaller_side(topology: Topology, collective: Collective, inside: set[int]) -> tuple[set[int], bool]:
+def _smaller_side(
+    topology: Topology, collective: Collective, inside: BoolArray
+) -> tuple[Sequence[int], bool]:
     """The side with fewer ranks, or of as many fewer nodes; whether it is the outside."""
-    outside, ranks = set(range(topology.n_nodes)) - inside, set(collective.ranks)
-    is_outside = (len(ranks & outside), len(outside)) < (len(ranks & inside), len(inside))
-    return (outside if is_outside else inside), is_outside
+    ranks, nodes = int(inside[list(collective.ranks)].sum()), int(inside.sum())
+    is_outside = (collective.n_ranks - ranks, topology.n_nodes - nodes) < (ranks, nodes)
+    return np.flatnonzero(inside != is_outside).tolist(), is_outside
 
 
 def group_rows(

@@ -14,7 +14,7 @@ from treadle.inputs.problem import Problem
 from treadle.machines.achievable import Achievable
 from treadle.machines.libraries import achievable_time, library_of
 from treadle.machines.nccl import LibraryModel, LibraryPick
-from treadle.machines.system import System, system_of_groups
+from treadle.machines.system import System, system_of, system_of_groups
 from treadle.refusal import Refusal
 from treadle.schedulers.bounds import find_bound
 from treadle.schedules.collective import Collective, CollectiveKind
@@ -97,6 +97,8 @@ def system_of_group(topology: Topology, collective: Collective) -> System | Refu
     """Return the machine that each group of a collective has, or why it is not known."""
     if collective.weights is not None:
         return Refusal("its shards are unequal")
+    if collective.blocks is None and collective.n_ranks == len(topology.compute_nodes):
+        return system_of(topology)
     rank_of = {node: rank for rank, node in enumerate(topology.compute_nodes.tolist())}
     blocks = collective.blocks or (range(len(collective.ranks)),)
     return system_of_groups(

@@ -117,7 +117,8 @@ class Collective:
         n = len(self.ranks)
         if n < 2:
             raise ScheduleError(f"{self.kind} needs at least 2 ranks, found {n}")
-        members = (*self.ranks, *self.forwarders)
+        is_sorted = not self.forwarders and np.all(np.diff(np.array(self.ranks, dtype=np.int64)) > 0)
+        members = () if is_sorted else (*self.ranks, *self.forwarders)
         if len(set(members)) != len(members):
             raise ScheduleError("a compute node may appear once among ranks and forwarders")
         if self.kind.is_rooted != (self.root is not None):
