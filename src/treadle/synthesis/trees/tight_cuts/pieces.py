@@ -118,21 +118,23 @@ def cut(problem: Instance, family: Family, capacities: Int64Array, multiplicitie
     weight[problem.terminals] = multiplicities
     roots = family.sums(weight)
     native = np.concatenate([multiplicities, roots[::-1]])[children]  # ~s, of set s: from the end
-    outside = (counts + np.diff(relay_offset))[piece]
-    ends = np.where(tail < 0, outside, tail), np.where(head < 0, outside, head)
-    rows = np.stack([*ends, capacities[link]], axis=1)
-    kind, examples = _alike(child_offset, link_offset, relay_offset, native, rows)
+    outside = (counts + np.diff(relay_offset)).astype(np.int32)[piece]
+    del piece
+    for end in (tail, head):
+        np.copyto(end, outside, where=end < 0)
+    columns = tail, head, link, capacities
+    kind, examples = _alike(child_offset, link_offset, relay_offset, native, columns)
     kinds = []
     for number in examples.tolist():
-        table = rows[link_offset[number] : link_offset[number + 1]]
+        own = slice(link_offset[number], link_offset[number + 1])
         kinds.append(
             LocalPiece(
                 n_children=int(counts[number]),
                 n_relays=int(relay_offset[number + 1] - relay_offset[number]),
                 has_outside=number > 0,
-                tails=table[:, 0].astype(np.int32),
-                heads=table[:, 1].astype(np.int32),
-                capacity=table[:, 2].copy(),
+                tails=tail[own].copy(),
+                heads=head[own].copy(),
+                capacity=capacities[link[own]],
                 native=native[child_offset[number] : child_offset[number + 1]].copy(),
                 total=int(multiplicities.sum()),
             )
@@ -144,10 +146,14 @@ def cut(problem: Instance, family: Family, capacities: Int64Array, multiplicitie
         child_offset,
         children,
         link_offset,
-        link.astype(np.int32),
+        link,
         relay_offset,
         relays,
     )
+
+
+_CELLS = 2**20
+"""Cells of the tables of pieces that are compared at a time."""
 
 
 def _alike(
@@ -155,20 +161,30 @@ def _alike(
     link_offset: Int64Array,
     relay_offset: Int64Array,
     native: Int64Array,
-    rows: Int64Array,
+    columns: tuple[Int32Array, Int32Array, Int32Array, Int64Array],
 ) -> tuple[Int32Array, Int64Array]:
-    """Kind of each piece, numbered as they appear, and the first piece of each kind."""
+    """Kind of each piece, numbered as they appear, and the first piece of each kind.
+
+    `columns` has the tail, head and number of each link of each piece, and the capacities by number.
+    """
+    tail, head, link, capacities = columns
     children, links = np.diff(child_offset), np.diff(link_offset)
     is_outermost = np.arange(len(children)) == 0
     _, shape = distinct_rows(np.stack([is_outermost, children, links, np.diff(relay_offset)], axis=1))
     groups = np.split(np.argsort(shape, kind="stable"), np.cumsum(np.bincount(shape))[:-1])
     example = np.empty(len(children), dtype=np.int64)
     for group in groups:  # as many children, links and relays each
-        of_children = child_offset[group][:, None] + np.arange(children[group[0]])
-        of_links = link_offset[group][:, None] + np.arange(links[group[0]])
-        table = np.concatenate([native[of_children], rows[of_links].reshape(len(group), -1)], axis=1)
-        first, which = distinct_rows(table)
-        example[group] = group[first[which]]
+        known: dict[bytes, int] = {}
+        width = int(children[group[0]] + 3 * links[group[0]])
+        for begin in range(0, len(group), max(1, _CELLS // width)):
+            some = group[begin : begin + max(1, _CELLS // width)]
+            of_children = child_offset[some][:, None] + np.arange(children[group[0]])
+            of_links = link_offset[some][:, None] + np.arange(links[group[0]])
+            ends = tail[of_links], head[of_links], capacities[link[of_links]]
+            table = np.concatenate([native[of_children], *ends], axis=1)
+            first, which = distinct_rows(table)
+            names = [known.setdefault(table[row].tobytes(), int(some[row])) for row in first.tolist()]
+            example[some] = np.array(names, dtype=np.int64)[which]
     examples, kind = np.unique(example, return_inverse=True)
     return kind.astype(np.int32), examples
 
@@ -198,13 +214,13 @@ def _incidences(
     capacities: Int64Array,
     own_place: Int32Array,
     place_of_set: Int32Array,
-) -> tuple[Int64Array, Int64Array, Int32Array, Int32Array]:
+) -> tuple[Int32Array, Int32Array, Int32Array, Int32Array]:
     """Each piece's links and their local ends, -1 outside, by (piece, link)."""
     ancestors = family.ancestors
     depths = len(ancestors)
-    live = np.flatnonzero((capacities > 0) & (problem.tails != problem.heads))
+    live = np.flatnonzero((capacities > 0) & (problem.tails != problem.heads)).astype(np.int32)
     tails, heads = problem.tails[live], problem.heads[live]
-    pieces, links, locals_of_tail, locals_of_head = [], [], [], []
+    parts: list[tuple[Int32Array, Int32Array, Int32Array, Int32Array]] = []
     # a link lies in the deepest piece that holds both of its ends, and in each whose border it crosses
     for depth in range(depths):
         at_tail, at_head = ancestors[depth, tails], ancestors[depth, heads]
@@ -220,16 +236,10 @@ def _incidences(
             (enters, at_head, False, True),
         ):
             at = np.flatnonzero(mask)
-            pieces.append(piece[at].astype(np.int64))
-            links.append(live[at])
             outside = np.full(len(at), -1, dtype=np.int32)
-            locals_of_tail.append(place[tails[at]] if has_tail else outside)
-            locals_of_head.append(place[heads[at]] if has_head else outside)
-    piece, link = np.concatenate(pieces), np.concatenate(links)
-    order = np.argsort(piece * (len(problem.tails) + 1) + link, kind="stable")  # a few rising runs
-    return (
-        piece[order],
-        link[order],
-        np.concatenate(locals_of_tail)[order],
-        np.concatenate(locals_of_head)[order],
-    )
+            near = place[tails[at]] if has_tail else outside, place[heads[at]] if has_head else outside
+            parts.append((piece[at], live[at], *near))
+    piece, link, *ends = (np.concatenate(column) for column in zip(*parts, strict=True))
+    del parts
+    order = np.argsort(piece * np.int64(len(problem.tails) + 1) + link, kind="stable")  # a few rising runs
+    return piece[order], link[order], ends[0][order], ends[1][order]

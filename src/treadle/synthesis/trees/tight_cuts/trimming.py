@@ -237,6 +237,18 @@ def _spread(owner: Int32Array, links: Int64Array, rooms: Int64Array, missing: In
 
 def _mates(problem: Instance, capacities: Int64Array) -> Int64Array:
     """The link the other way with equal capacity, -1 where there is none, shape (m,)."""
+    one, other = slice(0, None, 2), slice(1, None, 2)
+    if len(capacities) % 2 == 0 and all(
+        np.array_equal(left[one], right[other])
+        for left, right in (
+            (problem.tails, problem.heads),
+            (problem.heads, problem.tails),
+            (capacities, capacities),
+        )
+    ):  # most fabrics list both directions of a cable in turn, where sorting would find the same
+        mates = np.arange(len(capacities)) ^ 1
+        mates[problem.tails == problem.heads] = -1
+        return mates
     links = np.flatnonzero(problem.tails != problem.heads)
     tails, heads = problem.tails[links].astype(np.int64), problem.heads[links].astype(np.int64)
     pair = np.minimum(tails, heads) * problem.n_nodes + np.maximum(tails, heads)
