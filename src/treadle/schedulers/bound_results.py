@@ -13,7 +13,7 @@ from treadle.errors import InfeasibleError, ScheduleError
 from treadle.inputs.problem import Problem
 from treadle.schedulers.alltoall import alltoall_rate, rate_by_method
 from treadle.schedulers.alone_rates import AloneRate, alltoalls_alone, rates_of
-from treadle.schedulers.bounds import bound_of_alltoall, bound_of_groups, find_bound
+from treadle.schedulers.bounds import alltoall_by_classes, bound_of_alltoall, bound_of_groups, find_bound
 from treadle.schedulers.group_rates import (
     bracket_note,
     exact_algbw_of_phases,
@@ -98,7 +98,8 @@ def bound_problem(
     if problem.collective.kind is CollectiveKind.ALLTOALL:
         with context().stage("optimum"):
             if method is None:
-                rate: RateResult | DistanceWitness = alltoall_rate(problem, gap=gap)
+                by_classes = alltoall_by_classes(problem)
+                rate: RateResult | DistanceWitness = by_classes or alltoall_rate(problem, gap=gap)
             else:
                 rate = rate_by_method(problem, _method(method), gap=gap, seed=seed)
         if isinstance(rate, DistanceWitness):

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from fractions import Fraction
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from treadle.context import context, under
 from treadle.inputs.problem import Problem, model_of
@@ -14,9 +17,13 @@ from treadle.schedulers.group_rates import (
     groups_optimum,
 )
 from treadle.schedules.collective import CollectiveKind
+from treadle.schedules.group_witness import GroupLengthWitness
 from treadle.synthesis import trees as forestcoll
+from treadle.synthesis.class_optima import ClassProblem, class_problem
 from treadle.synthesis.result import Bound
 from treadle.synthesis.trees import allreduce
+from treadle.synthesis.trees.instance import find_violated_cut, instance_of
+from treadle.synthesis.trees.one_root.contraction import contracted_optimum
 
 if TYPE_CHECKING:
     from treadle.synthesis.alltoall import RateResult
@@ -53,13 +60,14 @@ def find_bound(problem: Problem, *, cards_forward: bool = False) -> Bound:
             return find_bound(whole)
         return bound_of_groups(problem, groups_optimum(problem))
     if problem.collective.kind is CollectiveKind.ALLREDUCE:
-        large = large_allreduce(problem)
+        large = _allreduce_by_classes(problem) or regular_allreduce(problem) or large_allreduce(problem)
         if large is not None:
             return large
         found = allreduce.allreduce_bound(problem.topology, problem.collective)
         return bound_of_allreduce(problem, found)
     if problem.collective.kind is CollectiveKind.ALLTOALL:
-        return bound_of_alltoall(alltoall_rate(problem, cards_forward=cards_forward))
+        by_classes = alltoall_by_classes(problem)
+        return bound_of_alltoall(by_classes or alltoall_rate(problem, cards_forward=cards_forward))
     best = _optimum(problem)
     by_cuts = Bound(best.algbw, best.witness)
     if forestcoll.has_balanced_relays(problem.topology, problem.collective):
@@ -118,9 +126,74 @@ def _bound_by_pieces(problem: Problem) -> Bound | None:
     return Bound(found.bound, found.witness, True, model_of(problem.topology, problem.collective))
 
 
+def _large_by_classes(problem: Problem) -> ClassProblem | None:
+    """The problem on classes of equivalent nodes, where ranks are many and the fabric has such classes."""
+    many = problem.collective.n_ranks > MAX_RANKS_BY_FLOW
+    return class_problem(problem.topology, problem.collective) if many else None
+
+
+def _allreduce_by_classes(problem: Problem) -> Bound | None:
+    """The optimum of an allreduce whose reduce-scatter and allgather attain what link lengths prove."""
+    topology, collective = problem.topology, problem.collective
+    classes = _large_by_classes(problem)
+    if classes is None or topology.multicast.any() or topology.aggregation.any():
+        return None
+    found = classes.allreduce_bound()
+    gather = replace(classes, collective=replace(collective, kind=CollectiveKind.ALLGATHER)).cut_optimum()
+    # the reduce-scatter is the allgather on the transpose, which is the fabric itself
+    if found is None or found[0] != gather.algbw / 2:
+        return None
+    return Bound(*found, True, model_of(topology, collective))
+
+
+def equal_length_bound(problem: Problem) -> Bound | None:
+    """The bound of an allreduce on a regular direct-connect fabric of many ranks by equal link lengths.
+
+    A unit of data crosses N - 1 links in its in-tree and as many in its out-tree, so the rate is at most the
+    bandwidth of all links over 2 (N - 1). Where all nodes have bandwidth b in and out, reduce-scatter and
+    allgather attain it if each attains its own degree bound N b / (N - 1).
+    """
+    topology, n = problem.topology, problem.collective.n_ranks
+    if topology.n_nodes > n or n <= MAX_RANKS_BY_CUTS or topology.injection_bytes_per_s.any():
+        return None
+    sides = topology.ingress_bytes_per_s(), topology.egress_bytes_per_s()
+    degree = int(sides[0][0])
+    if any((side != degree).any() for side in sides):
+        return None
+    witness = GroupLengthWitness.of_classes([Fraction(1)], np.zeros(topology.n_links, dtype=np.int8))
+    model = model_of(topology, problem.collective)
+    return Bound(Fraction(n * degree, 2 * (n - 1)), witness, False, model)
+
+
+def regular_allreduce(problem: Problem) -> Bound | None:
+    """The optimum of an allreduce whose reduce-scatter and allgather attain `equal_length_bound`."""
+    found = equal_length_bound(problem)
+    if found is None:
+        return None
+    rate = 2 * found.algbw / problem.collective.n_ranks
+    for kind in (CollectiveKind.ALLGATHER, CollectiveKind.REDUCE_SCATTER):
+        one_way = instance_of(problem.topology, replace(problem.collective, kind=kind))
+        with under(context().unlimited):
+            if find_violated_cut(one_way, one_way.bandwidths, rate=rate) is not None:
+                return None
+    return replace(found, is_tight=True)
+
+
+def alltoall_by_classes(problem: Problem) -> RateResult | None:
+    """The exact rate of a large all-to-all, where the fabric has classes of equivalent nodes."""
+    classes = _large_by_classes(problem)
+    return None if classes is None else classes.alltoall_rate()
+
+
 def _optimum(problem: Problem) -> forestcoll.Optimum:
-    """The optimum; on large fabrics by a forest that attains it, which takes no flow per rank."""
+    """The optimum; on large fabrics by classes, or by a forest that attains it: no flow per rank."""
+    if (classes := _large_by_classes(problem)) is not None:
+        return classes.cut_optimum()
     if problem.collective.n_ranks > MAX_RANKS_BY_FLOW:
+        if problem.collective.kind.is_rooted:
+            instance = instance_of(problem.topology, problem.collective)
+            if (least := contracted_optimum(instance)) is not None:
+                return least
         found = forestcoll.decompose(problem.topology, problem.collective)
         if not isinstance(found, Refusal) and found.algbw == found.optimum.algbw:
             return found.optimum

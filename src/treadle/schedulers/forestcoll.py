@@ -12,7 +12,12 @@ from treadle.context import TimeLimitError, context, under
 from treadle.errors import FormatError, InfeasibleError
 from treadle.inputs.problem import Problem
 from treadle.options.keywords import ForestKeywords
-from treadle.schedulers.bounds import bound_of_allreduce, find_bound
+from treadle.schedulers.bounds import (
+    MAX_RANKS_BY_FLOW,
+    bound_of_allreduce,
+    equal_length_bound,
+    find_bound,
+)
 from treadle.schedulers.factored_candidates import MAX_EXPLICIT_RANKS, factored_forest
 from treadle.schedulers.forest_request import ForestRequest, tree_budget
 from treadle.schedulers.tree_choice import with_tree_choice
@@ -147,8 +152,13 @@ def _explicit(problem: Problem, algorithm: str, request: ForestRequest) -> Resul
     best: allreduce.AllreduceSolution | None = None
     try:
         with context().stage("allreduce"):
+            # of very many ranks other constructions take too long to gain what few trees lose
+            is_enough = phases.algbw == made.rs_ag or problem.collective.n_ranks > MAX_RANKS_BY_FLOW
+            quick = equal_length_bound(problem) if request.bound is None else None
             if algorithm == RS_AG:
                 bound = request.bound or find_bound(problem)
+            elif quick is not None and quick.algbw == made.rs_ag and is_enough:
+                bound = replace(quick, is_tight=True)
             else:
                 best = _best_allreduce(problem, request, phases.trees)
                 bound = bound_of_allreduce(problem, best.bound)

@@ -166,9 +166,17 @@ def decompose_allreduce(
     -----
     Where no box and no rank has more bandwidth than others the shards are equal. Source: `root_shares`.
     """
-    from treadle.synthesis.trees.tight_cuts.root_shares import root_shares  # brings a solver
+    # these bring a solver
+    from treadle.synthesis.class_optima import class_problem
+    from treadle.synthesis.trees.tight_cuts.root_shares import root_shares
 
     budget = budget or TreeBudget()
+    even = (1,) * collective.n_ranks
+    if (classes := class_problem(topology, collective)) and (proved := classes.allreduce_bound()):
+        # ranks are equivalent, so equal shards are best if they reach the bound
+        equal = decompose(topology, collective, budget=budget, lower=lower)
+        if not isinstance(equal, Refusal) and equal.algbw == proved[0]:
+            return UnequalShards(equal, even, *proved)
     problem = instance_of(topology, replace(collective, kind=CollectiveKind.ALLGATHER))
     choices = root_shares(problem, detect(problem))
     if not choices:
@@ -178,7 +186,6 @@ def decompose_allreduce(
         bound = best.witness.bound(topology, collective)
     except ScheduleError as error:
         return Refusal(f"no bound by link lengths: {error}")
-    even = (1,) * collective.n_ranks
     for shares in choices:
         found = _of_shares(topology, collective, shares.weights, budget, lower)
         if not isinstance(found, Refusal) and found.algbw == shares.rate:
