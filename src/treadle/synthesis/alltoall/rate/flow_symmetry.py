@@ -138,6 +138,8 @@ def _keeps_demands(instance: FlowInstance, node_map: Int64Array) -> bool:
     rows = sender_images(instance, node_map)
     if (rows < 0).any():
         return False
+    if instance.collective.pair_demands.is_uniform:
+        return True
     return bool(np.array_equal(instance.demands[rows[:, None], node_map], instance.demands))
 
 
