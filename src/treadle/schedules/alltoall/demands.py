@@ -95,6 +95,12 @@ class Demands:
         between = self.between
         return between.sum(axis=0), between.sum(axis=1)
 
+    def is_kept_by(self, images: NDArray[np.integer]) -> bool:
+        """Whether a map of ranks, -1 where it leads out of them, carries all demands to equal ones."""
+        if (images < 0).any():
+            return False
+        return self.is_uniform or np.array_equal(self.between[np.ix_(images, images)], self.between)
+
     @property
     def buffer_units(self) -> int:
         """Units in the largest per-rank buffer, sent or received: what `size` is in units of demand."""

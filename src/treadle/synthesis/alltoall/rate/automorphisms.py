@@ -16,7 +16,7 @@ from treadle.synthesis.alltoall.rate.box_rotations import box_rotations
 from treadle.topologies import parse
 from treadle.topologies.catalogue.cayley import cayley_graph_of
 from treadle.topologies.catalogue.kautz import generalized_kautz
-from treadle.topologies.isomorphism import link_map
+from treadle.topologies.isomorphism import LinkMaps
 from treadle.topologies.topology import Topology
 from treadle.topologies.transforms.expansions import line_graph
 
@@ -48,19 +48,24 @@ def proposed_automorphisms(topology: Topology) -> tuple[Int64Array, ...]:
     return tuple(_confirmed(topology, _MAX_DEPTH))
 
 
-def _confirmed(topology: Topology, depth: int) -> list[Int64Array]:
-    kept: list[Int64Array] = []
+def confirmed_maps(topology: Topology, depth: int = _MAX_DEPTH) -> list[tuple[Int64Array, Int32Array]]:
+    """Those automorphisms, each with what it does to the links."""
+    kept: list[tuple[Int64Array, Int32Array]] = []
     seen: set[bytes] = {np.arange(topology.n_nodes, dtype=np.int64).tobytes()}
+    link_maps = LinkMaps(topology, topology)
     for proposal in _proposals(topology, depth):
         if proposal.shape == (topology.n_nodes,) and proposal.tobytes() not in seen:
             seen.add(proposal.tobytes())
             try:
                 # compared link by link: a wrong proposal costs time only
-                link_map(topology, topology, proposal.astype(np.int32))
+                kept.append((proposal, link_maps(proposal)))
             except TreadleError:
                 continue
-            kept.append(proposal)
     return kept
+
+
+def _confirmed(topology: Topology, depth: int) -> list[Int64Array]:
+    return [node_map for node_map, _ in confirmed_maps(topology, depth)]
 
 
 def _proposals(topology: Topology, depth: int) -> Proposals:
@@ -265,7 +270,7 @@ def _lifted_to_lines(inner: Topology, times: int, depth: int) -> list[Int64Array
     """Automorphisms of G as maps of the arcs of G, which are the nodes of L(G); repeatedly."""
     graph, maps = inner, [one.astype(np.int32) for one in _confirmed(inner, depth - 1)]
     for level in range(times):
-        maps = [link_map(graph, graph, one) for one in maps] + _parallel_swaps(graph)
+        maps = [*map(LinkMaps(graph, graph), maps), *_parallel_swaps(graph)]
         if level + 1 < times:
             graph = line_graph(graph)
     return [one.astype(np.int64) for one in maps]

@@ -84,9 +84,7 @@ class PathTreeFinder:
             into[:, self._heads] = np.where(found, self._order[np.minimum(first, len(own) - 1)], -1)
         is_far = distance >= _FAR
         into[is_far] = -1
-        return PathTrees(
-            np.where(is_far, -1, distance // scale), into, np.where(is_far, 0, distance % scale)
-        )
+        return PathTrees(np.where(is_far, -1, distance // scale), into, np.where(is_far, 0, distance % scale))
 
     def amounts(self, trees: PathTrees, demands: Int64Array) -> Int64Array:
         """What the last link into each node carries, itself and nodes beyond served, shape (R, n).
