@@ -384,11 +384,11 @@ def test_symmetry_of_some_senders() -> None:
 def test_flows_that_do_not_fit_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three senders over four links: twelve cells."""
     instance = flow_instance(line(), collective())
-    for module, name in ((pdhg, "_MOST_CELLS"), (spreading, "_MAX_ENTRIES")):
+    for module, name in ((pdhg, "MOST_CELLS"), (spreading, "_MAX_ENTRIES")):
         monkeypatch.setattr(module, name, 12)
     assert pdhg.pdhg_rate(instance, gap=0.01).rate == pytest.approx(2 / 3, rel=0.01)
     assert sender_moves(instance, symmetry_of(instance)).tolist() == [[0, 1, 2, 3]] * 3
-    for module, name in ((pdhg, "_MOST_CELLS"), (spreading, "_MAX_ENTRIES")):
+    for module, name in ((pdhg, "MOST_CELLS"), (spreading, "_MAX_ENTRIES")):
         monkeypatch.setattr(module, name, 11)
     message = (
         "line: flows of 3 sources over 4 links do not fit; expected at most 11 cells; fewer ranks, or a "
