@@ -250,6 +250,15 @@ def test_trees_are_shortest_and_of_equal_ones_have_fewest_hops(seed: int) -> Non
     rows = np.array([4, 1])
     finder = PathTreeFinder(instance, rows)
     trees = finder.trees(lengths)
+    demands = instance.demand_rows(rows) * np.arange(1, 7)
+    source, target = np.nonzero(demands)
+    path, link = finder.hops(trees, (source, target))
+    crossing = np.zeros((2, len(instance.links)), dtype=np.int64)
+    np.add.at(crossing, (source[path], link), demands[source, target][path])
+    row, node = np.nonzero(trees.into >= 0)
+    carried = np.zeros_like(crossing)
+    carried[row, trees.into[row, node]] = finder.amounts(trees, demands)[row, node]
+    assert carried.tolist() == crossing.tolist()
     for place, source in enumerate(rows.tolist()):
         best = {source: (0, 0)}
         for _ in range(6):

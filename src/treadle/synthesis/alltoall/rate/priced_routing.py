@@ -40,8 +40,8 @@ _SHARES = np.linspace(0, 1, 41)
 
 _MAX_ROUNDS = 300
 _PERIOD, _PROGRESS, _MAX_IDLE = 10, 0.9, 3
-"""After so many rounds the gap is expected to be this part of what it was; else steps are halved, and after
-so many such periods no more is expected."""
+"""After so many rounds the gap is expected to be this part of what it was; else the spread is halved, and
+after so many such periods no more is expected."""
 
 _LEAST_WEIGHT = 2e-3
 _MOST_CELLS = 2**22
@@ -104,7 +104,7 @@ def priced_rate(
             idle = idle + 1 if search.gap > _PROGRESS * last else 0
             last = search.gap
             if idle:
-                search.halve_steps()
+                search.halve_spread()
         is_late = time_limit_s is not None and time.monotonic() - clock > time_limit_s
         if is_late or idle == _MAX_IDLE:
             break
@@ -138,9 +138,9 @@ class _Search:
         self._instance, self._symmetry = instance, symmetry
         self._capacity = instance.bandwidths / float(instance.bandwidths.mean())
         self._lengths = 1 / self._capacity
+        self._spread_share = _SPREAD
         self._spread = _SPREAD * float(self._lengths.mean())
         self._steps = np.full(len(instance.links), _STEP)
-        self._max_step = _MAX_STEP
         self._slope = np.zeros(len(instance.links))
         self._tried: list[tuple[FloatArray, float]] = []
         self._weights = np.zeros(0)
@@ -164,13 +164,13 @@ class _Search:
             self._bound, self.best_lengths = bound, lengths
         self._mix(used)
         self._tried.append((lengths, self._spread))
-        self._spread = _SPREAD * distance / self._total_demand
+        self._spread = self._spread_share * distance / self._total_demand
         weight = capacity * lengths
         # the mixture as well as this routing, which goes to and fro
         slope = sum(one / np.average(one, weights=weight) - 1 for one in (used, self._mixed)) / 2
         turn = slope * self._slope
         factor = np.where(turn > 0, _GROWTH, np.where(turn < 0, _SHRINKAGE, 1.0))
-        self._steps = np.clip(self._steps * factor, _MIN_STEP, self._max_step)
+        self._steps = np.clip(self._steps * factor, _MIN_STEP, _MAX_STEP)
         self._slope = slope
         grown = lengths * np.exp(np.clip(self._steps * slope, -_MAX_CHANGE, _MAX_CHANGE))
         self._lengths = grown * (len(grown) / float(capacity @ grown))
@@ -183,10 +183,9 @@ class _Search:
         self._weights = np.append((1 - share) * self._weights, share)
         self._least_load = float(self._mixed.max())
 
-    def halve_steps(self) -> None:
-        """Go on with smaller changes."""
-        self._max_step /= 2
-        self._steps /= 2
+    def halve_spread(self) -> None:
+        """Go on with paths that are nearer to the shortest, where lengths are near their optimum."""
+        self._spread_share /= 2
 
     def mixture(self) -> PricedRoutings:
         """The routings that count in the mixture."""
