@@ -75,7 +75,7 @@ class Demands:
 
     def rows(self, ranks: NDArray[np.integer]) -> Int64Array:
         """Rows of `between`, shape (len(ranks), N)."""
-        found = self.matrix[ranks]
+        found: Int64Array = self.matrix[ranks]
         found[np.arange(len(ranks)), ranks] = 0
         return found
 

@@ -141,10 +141,10 @@ class _Search:
         self._spread_share = _SPREAD
         self._spread = _SPREAD * float(self._lengths.mean())
         self._steps = np.full(len(instance.links), _STEP)
-        self._slope = np.zeros(len(instance.links))
+        self._slope: FloatArray = np.zeros(len(instance.links))
         self._tried: list[tuple[FloatArray, float]] = []
         self._weights = np.zeros(0)
-        self._mixed = np.zeros(len(instance.links))
+        self._mixed: FloatArray = np.zeros(len(instance.links))
         self._least_load, self._bound = np.inf, 0.0
         self.best_lengths = self._lengths
 
@@ -167,7 +167,8 @@ class _Search:
         self._spread = self._spread_share * distance / self._total_demand
         weight = capacity * lengths
         # the mixture as well as this routing, which goes to and fro
-        slope = sum(one / np.average(one, weights=weight) - 1 for one in (used, self._mixed)) / 2
+        mean, mixed_mean = (float(weight @ one) / float(weight.sum()) for one in (used, self._mixed))
+        slope = (used / mean + self._mixed / mixed_mean) / 2 - 1
         turn = slope * self._slope
         factor = np.where(turn > 0, _GROWTH, np.where(turn < 0, _SHRINKAGE, 1.0))
         self._steps = np.clip(self._steps * factor, _MIN_STEP, _MAX_STEP)

@@ -167,9 +167,9 @@ def _demands_of_parts(instance: FlowInstance, part: Int32Array) -> tuple[FloatAr
     n, demands = instance.topology.n_nodes, instance.collective.pair_demands
     if demands.is_uniform:
         count = np.bincount(part[instance.sources], minlength=n)
-        each = float(demands.matrix[0, 0]) * count * (instance.n_sources - count)
-        return each, each
-    between = np.zeros((n, n))
+        each = demands.matrix[0, 0] * count * (instance.n_sources - count)
+        return each.astype(np.float64), each.astype(np.float64)
+    between: FloatArray = np.zeros((n, n))
     np.add.at(between, (part[instance.sources][:, None], part[None, :]), instance.demands)
     np.fill_diagonal(between, 0)
     return between.sum(axis=1), between.sum(axis=0)
