@@ -188,6 +188,9 @@ def order_ranks(
 def concurrent_flow(
     problem: FlowProblem, start: FlowStart, options: FlowOptions, control: Int64
 ) -> tuple[int, _FoundFlow, _Failure]: ...
+def priced_routing(
+    problem: FlowProblem, length: Float64, spread: float, by_source: bool, threads: int, control: Int64
+) -> tuple[int, Float64, float, _Failure]: ...
 def path_simplex(
     program: PathProgram, basis: PathBasis, most_pivots: int, control: Int64
 ) -> tuple[int, _PathBasis, int]: ...

@@ -21,6 +21,7 @@ def test_searches_agree_with_another_library(seed: int) -> None:
     for part in nx.weakly_connected_components(graph):
         assert {int(label[node]) for node in part} == {min(part)}
     far = graphs.hops(n, tails, heads, np.arange(n))
+    lengths = graphs.shortest_lengths(n, (tails, heads, np.array(length)), np.arange(n), far=10**6)
     out: list[list[tuple[int, int]]] = [[] for _ in range(n)]
     for arc, (tail, head) in enumerate(zip(tails.tolist(), heads.tolist(), strict=True)):
         out[tail].append((arc, head))
@@ -30,6 +31,7 @@ def test_searches_agree_with_another_library(seed: int) -> None:
         assert set(np.flatnonzero(graphs.reached(n, tails, heads, source)).tolist()) == set(known)
         into, order = graphs.shortest_tree(out, length, source)
         weighted = nx.single_source_dijkstra_path_length(graph, source)
+        assert lengths[source].tolist() == [weighted.get(node, 10**6) for node in range(n)]
         assert order[0] == source
         assert [weighted[node] for node in order] == sorted(weighted.values())
         for node in order[1:]:

@@ -2,6 +2,7 @@
 #include "bindings/arrays.hpp"
 #include "flows/concurrent_flow.hpp"
 #include "flows/path_simplex.hpp"
+#include "flows/priced_routing.hpp"
 
 namespace treadle {
 namespace {
@@ -43,6 +44,19 @@ auto concurrent_flow(const FlowProblemIn& problem, const FlowStartIn& start, con
                            std::make_tuple(found.failed_source, found.failed_node));
 }
 
+auto priced_routing(const FlowProblemIn& problem, FloatIn length, double spread, bool by_source, int threads,
+                    ControlIn control) {
+    PricedRouting found;
+    Status status;
+    {
+        nb::gil_scoped_release release;
+        status = route_by_lengths(to_flow_problem(problem), length.data(), spread, by_source, threads,
+                                  Control{control.data()}, found);
+    }
+    return std::make_tuple(static_cast<int>(status), to_numpy(std::move(found.flow)), found.distance,
+                           std::make_tuple(found.failed_source, found.failed_node));
+}
+
 PathProgram to_path_program(const PathProgramIn& given) {
     const auto& [capacity, demand, pair, offset, links] = given;
     return {static_cast<int>(capacity.shape(0)),
@@ -78,6 +92,8 @@ auto path_simplex(const PathProgramIn& program, const PathBasisIn& start, std::i
 void bind_flows(nb::module_& m) {
     m.def("concurrent_flow", &concurrent_flow, nb::arg("problem"), nb::arg("start"), nb::arg("options"),
           nb::arg("control"));
+    m.def("priced_routing", &priced_routing, nb::arg("problem"), nb::arg("length"), nb::arg("spread"),
+          nb::arg("by_source"), nb::arg("threads"), nb::arg("control"));
     m.def("path_simplex", &path_simplex, nb::arg("program"), nb::arg("basis"), nb::arg("most_pivots"),
           nb::arg("control"));
 }

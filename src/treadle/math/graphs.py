@@ -85,6 +85,44 @@ def hops(n_nodes: int, tails: Ends, heads: Ends, sources: Ends) -> Int64Array:
     return result
 
 
+def shortest_lengths(
+    n_nodes: int, arcs: tuple[Ends, Ends, Int64Array], sources: NDArray[np.integer], *, far: int
+) -> Int64Array:
+    """Return the length of a shortest path from each source to every node, shape (sources, n_nodes).
+
+    All sources advance together, and only from nodes whose length fell (Bellman and Ford, with the list of
+    Moore): about as much work as there are arcs where a round is a level, as with equal lengths.
+
+    Parameters
+    ----------
+    n_nodes : int
+    arcs : tuple of arrays, shape (m,)
+        Tails, heads and lengths of at least 0.
+    sources : array of int
+    far : int
+        The entry where no path leads; more than any path is long.
+    """
+    tails, heads, lengths = arcs
+    order = np.argsort(tails, kind="stable")
+    heads, lengths = heads[order].astype(np.int64), lengths[order]
+    first = np.searchsorted(tails[order], np.arange(n_nodes + 1))
+    table = np.full(len(sources) * n_nodes, far, dtype=np.int64)
+    at = np.arange(len(sources)) * n_nodes + sources
+    table[at] = 0
+    while len(at):
+        row, node = at - at % n_nodes, at % n_nodes
+        degree = first[node + 1] - first[node]
+        ends = np.cumsum(degree)
+        arc = np.arange(ends[-1]) + np.repeat(first[node] - ends + degree, degree)
+        onward = np.repeat(row, degree) + heads[arc]
+        length = np.repeat(table[at], degree) + lengths[arc]
+        better = length < table[onward]
+        onward, length = onward[better], length[better]
+        np.minimum.at(table, onward, length)
+        at = np.unique(onward)
+    return table.reshape(len(sources), n_nodes)
+
+
 def shortest_tree(
     out: Sequence[Sequence[tuple[int, int]]], length: Sequence[float], source: int
 ) -> tuple[list[int], list[int]]:

@@ -123,9 +123,9 @@ def orbits(n: int, maps: Sequence[NDArray[np.integer]]) -> Int64Array:
     while True:
         before = label.copy()
         for given in maps:
-            power = np.asarray(given, dtype=np.int64)
+            power = step = np.asarray(given, dtype=np.int64)
             # powers of two of a permutation lead round a whole cycle in a logarithm of its length
-            for _ in range(max(n - 1, 1).bit_length()):
+            while not np.array_equal(label, label[step]):
                 label = np.minimum(label, label[power])
                 power = power[power]
         if np.array_equal(before, label):

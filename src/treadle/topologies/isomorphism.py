@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from treadle.arrays import Int32Array, Int64Array, frozen, mask_of
 from treadle.errors import TopologyError
@@ -208,7 +209,7 @@ def is_vertex_transitive(topology: Topology, *, work_limit: int = DEFAULT_WORK) 
     return topology.n_nodes == 0 or _transitive_generators(topology, 0, budget) is not None
 
 
-def link_map(topology: Topology, other: Topology, mapping: Int32Array) -> Int32Array:
+def link_map(topology: Topology, other: Topology, mapping: NDArray[np.integer]) -> Int32Array:
     """The link that each link becomes under a map of nodes, parallel links in order.
 
     Parameters
@@ -235,19 +236,29 @@ def link_map(topology: Topology, other: Topology, mapping: Int32Array) -> Int32A
     >>> link_map(graph, graph, [1, 2, 0]).tolist()
     [1, 2, 0]
     """
-    images = np.asarray(mapping, dtype=np.int64)
-    n, m = topology.n_nodes, topology.n_links
-    if images.shape != (n,) or not np.array_equal(np.sort(images), np.arange(other.n_nodes)):
-        raise TopologyError(
-            f"map from {topology.name} to {other.name}: expected each of {other.n_nodes} nodes once"
-        )
-    ours, order = sorted_links(topology, images)
-    theirs, other_order = sorted_links(other, np.arange(n))
-    if ours.shape != theirs.shape or (ours != theirs).any():
-        raise TopologyError(f"map from {topology.name} to {other.name}: links do not become links")
-    result = np.empty(m, dtype=np.int32)
-    result[order] = other_order
-    return frozen(result, np.int32)
+    return LinkMaps(topology, other)(mapping)
+
+
+class LinkMaps:
+    """`link_map` for several maps between the same fabrics, whose links are sorted once."""
+
+    def __init__(self, topology: Topology, other: Topology) -> None:
+        self._topology, self._other = topology, other
+        self._theirs, self._order = sorted_links(other, np.arange(other.n_nodes))
+
+    def __call__(self, mapping: NDArray[np.integer]) -> Int32Array:
+        """Return the link that each link becomes."""
+        names = f"map from {self._topology.name} to {self._other.name}"
+        images = np.asarray(mapping, dtype=np.int64)
+        n = self._other.n_nodes
+        if images.shape != (self._topology.n_nodes,) or not np.array_equal(np.sort(images), np.arange(n)):
+            raise TopologyError(f"{names}: expected each of {n} nodes once")
+        ours, order = sorted_links(self._topology, images)
+        if ours.shape != self._theirs.shape or (ours != self._theirs).any():
+            raise TopologyError(f"{names}: links do not become links")
+        result = np.empty(self._topology.n_links, dtype=np.int32)
+        result[order] = self._order
+        return frozen(result, np.int32)
 
 
 @dataclass

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import pickle
+from dataclasses import replace
 from fractions import Fraction
 
 import networkx as nx
@@ -13,10 +15,13 @@ from hypothesis import strategies as st
 
 from samples.strategies import digraphs
 from treadle.errors import ScheduleError
+from treadle.math.graphs import shortest_lengths
+from treadle.schedules.alltoall import alltoall_witness
 from treadle.schedules.alltoall.alltoall_witness import DistanceWitness
 from treadle.schedules.alltoall.demands import Demands, block_demands, uniform_demands
 from treadle.schedules.collective import SPANNING_KINDS, Collective, CollectiveKind, on_all_ranks
 from treadle.schedules.witness import witness_from_json
+from treadle.synthesis.alltoall.rate.automorphisms import proposed_automorphisms
 from treadle.topologies import complete, hypercube, parse, ring, torus
 from treadle.topologies.catalogue.direct import from_arcs
 from treadle.topologies.topology import Topology
@@ -224,3 +229,63 @@ def test_ranks_in_no_group_have_nothing_for_any() -> None:
     assert {tuple(pair) for pair in np.argwhere(demands.between).tolist()} == {(0, 4), (4, 0), (1, 3), (3, 1)}
     assert demands.buffer_units == 2
     assert not demands.matrix[2].any()
+
+
+@pytest.mark.parametrize("value", [1, 3])
+def test_equal_demands_are_one_number(value: int) -> None:
+    uniform, n = Demands(np.full((4, 4), value)), 4
+    assert uniform.is_uniform
+    assert uniform.matrix.tolist() == [[value] * n] * n
+    assert (uniform == uniform_demands(n)) == (value == 1)
+    loaded = pickle.loads(pickle.dumps(uniform))
+    assert (loaded, hash(loaded)) == (uniform, hash(uniform))
+    # one entry more on the diagonal, which stays within the rank: all else is alike
+    other = np.full((n, n), value)
+    other[3, 3] += 1
+    dense = Demands(other)
+    assert not dense.is_uniform
+    assert dense != uniform
+    assert uniform.between.tolist() == dense.between.tolist()
+    assert uniform.rows(np.array([2, 0])).tolist() == dense.between[[2, 0]].tolist()
+    assert uniform.senders.tolist() == dense.senders.tolist() == [0, 1, 2, 3]
+    assert [total.tolist() for total in uniform.totals] == [total.tolist() for total in dense.totals]
+    assert (uniform.buffer_units, dense.buffer_units) == (4 * value, 4 * value + 1)
+    for images in ([1, 2, 3, 0], [1, 0, 2, -1]):
+        kept = images[-1] >= 0
+        assert uniform.is_kept_by(np.array(images)) == dense.is_kept_by(np.array(images)) == kept
+    huge = uniform_demands(2**20)
+    assert huge.buffer_units == 2**20
+    assert len(huge.senders) == 2**20
+
+
+@pytest.mark.parametrize("name", ["torus(4, 5)", "generalized_kautz(2, 12)", "dgx_a100(2)"])
+def test_distances_from_one_rank_of_each_class(name: str) -> None:
+    """As from all ranks; and maps that keep not all that counts are of no use."""
+    topology = parse(name)
+    everyone = on_all_ranks(topology, A2A)
+    maps = proposed_automorphisms(topology)
+    n = topology.n_nodes
+    chance = np.random.default_rng(0)
+    for lengths in (np.ones(topology.n_links, dtype=np.int64), chance.integers(1, 9, topology.n_links)):
+        witness = DistanceWitness(lengths)
+        proved = witness.pair_rate_bound(topology, everyone)
+        wrong = [np.roll(np.arange(n), 7), np.zeros(n, dtype=np.int64), np.arange(n + 1)]
+        assert witness.pair_rate_bound(topology, everyone, automorphisms=[*maps, *wrong]) == proved
+    matrix = chance.integers(0, 3, (everyone.n_ranks, everyone.n_ranks))
+    some = replace(everyone, demands=Demands(matrix))
+    unit = DistanceWitness(np.ones(topology.n_links, dtype=np.int64))
+    assert unit.pair_rate_bound(topology, some, automorphisms=maps) == unit.pair_rate_bound(topology, some)
+
+
+def test_distances_that_do_not_fit_the_links(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search that gives too long a distance would prove too much."""
+
+    def wrong(*args: object, **options: int) -> np.ndarray:
+        found = shortest_lengths(*args, **options)  # type: ignore[arg-type]
+        found[0, -1] += 1
+        return found
+
+    monkeypatch.setattr(alltoall_witness, "shortest_lengths", wrong)
+    graph = ring(4)
+    with pytest.raises(ScheduleError, match="do not fit the lengths"):
+        DistanceWitness(np.ones(8, dtype=np.int64)).pair_rate_bound(graph, on_all_ranks(graph, A2A))

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import chain
 from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
-from treadle.arrays import FrozenArrays, Int64Array, frozen
+from treadle.arrays import FrozenArrays, Int64Array, frozen, positions_of
 from treadle.brief import brief
-from treadle.errors import FormatError, ScheduleError
+from treadle.errors import FormatError, ScheduleError, TopologyError
+from treadle.math.graphs import shortest_lengths
+from treadle.math.symmetry import orbits
 from treadle.schedules.collective import Collective
+from treadle.topologies.isomorphism import LinkMaps
 from treadle.topologies.topology import Topology
 
 MAX_LENGTH = 2**40
@@ -24,6 +28,9 @@ _FAR = np.int64(2**62)
 _SOURCES = 128
 _CELLS = 2**22
 """Sources, and distances, computed at once."""
+
+_FEW_SOURCES = 4
+"""Sources that are worth a search each instead of a table."""
 
 _FEW_ROWS = 8
 """Nodes that are worth a pass over the links of one place in the order into each."""
@@ -80,8 +87,23 @@ class DistanceWitness(FrozenArrays):
         """Whether the bound counts what passes through hosts, and so says nothing where cards forward."""
         return bool(self.hosts.any()) and not self.cards_forward
 
-    def pair_rate_bound(self, topology: Topology, collective: Collective) -> Fraction:
-        """Upper bound on F, bytes/s per unit of demand; ScheduleError if the lengths prove none."""
+    def pair_rate_bound(
+        self,
+        topology: Topology,
+        collective: Collective,
+        *,
+        automorphisms: Sequence[NDArray[np.integer]] = (),
+    ) -> Fraction:
+        """Upper bound on F, bytes/s per unit of demand; ScheduleError if the lengths prove none.
+
+        Parameters
+        ----------
+        topology : Topology
+        collective : Collective
+        automorphisms : sequence of arrays of int, shape (n,)
+            Maps of nodes. Those that are checked to keep links, their lengths, hosts, ranks and demands make
+            ranks equivalent: distances from one of each class are enough. Others change nothing.
+        """
         into, out = self._at_hosts(topology)
         carries = topology.tails != topology.heads
         volume = _product(topology.bandwidths[carries], self.lengths[carries])
@@ -93,23 +115,48 @@ class DistanceWitness(FrozenArrays):
         lengths = self.lengths
         if not self.cards_forward:
             lengths = lengths + out[topology.tails] + into[topology.heads]
-        demands = collective.pair_demands.between
+        demands = collective.pair_demands
         needed = 0
         ranks = np.array(collective.ranks)
         distances = _Distances(topology, lengths)
+        firsts, counts = self._classes(topology, collective, automorphisms)
         rows = max(1, min(_SOURCES, _CELLS // topology.n_nodes))
-        for first in range(0, len(ranks), rows):
-            wanted, sources = demands[first : first + rows], ranks[first : first + rows]
+        for first in range(0, len(firsts), rows):
+            part = firsts[first : first + rows]
+            wanted, sources = demands.rows(part), ranks[part]
             distance = distances.between(sources, ranks)
             distance[wanted == 0] = 0
             if (distance < 0).any():
                 raise ScheduleError("distance witness: some rank cannot be reached, so nothing is proved")
             if self.cards_forward:
                 distance = distance + out[sources][:, None] + into[ranks]
-            needed += _total(wanted, distance)
+            needed += _total(wanted, distance, counts[first : first + rows])
         if not needed:
             raise ScheduleError("distance witness: all demands are at distance 0, so nothing is proved")
         return Fraction(volume, needed)
+
+    def _classes(
+        self, topology: Topology, collective: Collective, automorphisms: Sequence[NDArray[np.integer]]
+    ) -> tuple[Int64Array, Int64Array]:
+        """The first rank of each class of equivalent ranks, and how many are in it."""
+        ranks, demands = np.array(collective.ranks), collective.pair_demands
+        if not len(automorphisms):
+            return np.arange(len(ranks)), np.ones(len(ranks), dtype=np.int64)
+        rank_of = positions_of(topology.n_nodes, ranks)
+        ways = np.stack(self._at_hosts(topology))
+        link_maps = LinkMaps(topology, topology)
+        kept = []
+        for node_map in automorphisms:
+            try:
+                links = link_maps(node_map)
+            except TopologyError:
+                continue
+            images = rank_of[np.asarray(node_map)[ranks]]
+            same = np.array_equal(self.lengths[links], self.lengths)
+            if same and np.array_equal(ways[:, node_map], ways) and demands.is_kept_by(images):
+                kept.append(images)
+        firsts, counts = np.unique(orbits(len(ranks), kept), return_counts=True)
+        return firsts, counts
 
     def _at_hosts(self, topology: Topology) -> tuple[Int64Array, Int64Array]:
         """Lengths into and out of the host of every node, each shape (n,)."""
@@ -175,6 +222,7 @@ class _Distances:
     def __init__(self, topology: Topology, lengths: Int64Array) -> None:
         n = topology.n_nodes
         carries = np.flatnonzero(topology.tails != topology.heads)
+        self._links = topology.tails[carries], topology.heads[carries], lengths[carries]
         degree = np.bincount(topology.heads[carries], minlength=n)
         self._row = np.empty(n, dtype=np.int64)
         self._row[np.argsort(-degree, kind="stable")] = np.arange(n)
@@ -195,6 +243,8 @@ class _Distances:
 
     def between(self, sources: Int64Array, targets: Int64Array) -> Int64Array:
         """From each source to each target, -1 where there is no way, shape (len(sources), len(targets))."""
+        if len(sources) <= _FEW_SOURCES:
+            return self._from_few(sources)[:, targets]
         table = np.full((len(self._row), len(sources)), _FAR)
         table[self._row[sources], np.arange(len(sources))] = 0
         while True:
@@ -210,14 +260,26 @@ class _Distances:
         distance = table[self._row[targets]].T
         return np.where(distance == _FAR, -1, distance)
 
+    def _from_few(self, sources: Int64Array) -> Int64Array:
+        """From each source to each node, -1 where there is no way: a search that the links confirm."""
+        tails, heads, lengths = self._links
+        found = shortest_lengths(len(self._row), self._links, sources, far=int(_FAR))
+        # what is 0 at the source and rises by no more than its length along any link is no more than the
+        # distance, which is all that a bound needs
+        rises = np.minimum(found[:, tails] + lengths, _FAR) < found[:, heads]
+        if found[np.arange(len(sources)), sources].any() or rises.any():
+            raise ScheduleError("distance witness: distances do not fit the lengths of the links")
+        return np.where(found == _FAR, -1, found)
 
-def _total(demands: Int64Array, distances: Int64Array) -> int:
-    """Sum of demand times distance, exactly: in parts of 16 bits, which do not overflow.
+
+def _total(demands: Int64Array, distances: Int64Array, counts: Int64Array) -> int:
+    """Sum of demand times distance, each row so many times, exactly: in parts of 16 bits, without overflow.
 
     A demand is at most 2**20; a sum of 2**27 parts would still fit 64 bits.
     """
     total, part = 0, 0
     while (distances >> part).any():
-        total += int((demands * (distances >> part & 0xFFFF)).sum()) << part
+        rows = (demands * (distances >> part & 0xFFFF)).sum(axis=1)
+        total += sum(row * count for row, count in zip(rows.tolist(), counts.tolist(), strict=True)) << part
         part += 16
     return total

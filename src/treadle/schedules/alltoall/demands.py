@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from treadle.arrays import Int64Array, frozen
 from treadle.errors import ScheduleError
@@ -48,10 +49,13 @@ class Demands:
             raise ScheduleError(
                 f"demands: expected a square matrix of at least 2 ranks, found shape {raw.shape}"
             )
-        if raw.min() < 0 or raw.max() > MAX_DEMAND:
+        entries = raw if any(raw.strides) else raw[:1, :1]
+        least, most = entries.min(), entries.max()
+        if least < 0 or most > MAX_DEMAND:
             raise ScheduleError("demands: entries must be integers from 0 to 2**20")
-        object.__setattr__(self, "matrix", frozen(raw, np.int64))
-        if not self.between.any():
+        equal = np.broadcast_to(frozen(entries[0, 0], np.int64), raw.shape)
+        object.__setattr__(self, "matrix", equal if least == most else frozen(raw, np.int64))
+        if not len(self.senders):
             raise ScheduleError("demands: no rank has anything for another; expected a positive entry")
 
     @property
@@ -60,15 +64,48 @@ class Demands:
         return len(self.matrix)
 
     @property
+    def is_uniform(self) -> bool:
+        """Whether all entries are equal: then none of `rows`, `senders` or `totals` needs the matrix."""
+        return not any(self.matrix.strides)
+
+    @property
     def between(self) -> Int64Array:
         """The matrix with a diagonal of zeros: what has to cross the fabric, shape (N, N)."""
-        off: Int64Array = self.matrix - np.diag(np.diag(self.matrix))
-        return off
+        return self.rows(np.arange(self.n_ranks))
+
+    def rows(self, ranks: NDArray[np.integer]) -> Int64Array:
+        """Rows of `between`, shape (len(ranks), N)."""
+        found: Int64Array = self.matrix[ranks]
+        found[np.arange(len(ranks)), ranks] = 0
+        return found
+
+    @property
+    def senders(self) -> Int64Array:
+        """Ranks that have something for others."""
+        if self.is_uniform:
+            return np.arange(self.n_ranks if self.matrix[0, 0] else 0)
+        return np.flatnonzero(self.between.any(axis=1))
+
+    @property
+    def totals(self) -> tuple[Int64Array, Int64Array]:
+        """What each rank gets from others, and what it has for others; each shape (N,)."""
+        if self.is_uniform:
+            each = np.full(self.n_ranks, (self.n_ranks - 1) * self.matrix[0, 0])
+            return each, each
+        between = self.between
+        return between.sum(axis=0), between.sum(axis=1)
+
+    def is_kept_by(self, images: NDArray[np.integer]) -> bool:
+        """Whether a map of ranks, -1 where it leads out of them, carries all demands to equal ones."""
+        if (images < 0).any():
+            return False
+        return self.is_uniform or np.array_equal(self.between[np.ix_(images, images)], self.between)
 
     @property
     def buffer_units(self) -> int:
         """Units in the largest per-rank buffer, sent or received: what `size` is in units of demand."""
-        return int(max(self.matrix.sum(axis=0).max(), self.matrix.sum(axis=1).max()))
+        diagonal = self.matrix.diagonal()
+        return int(max((total + diagonal).max() for total in self.totals))
 
     @cached_property
     def blocks(self) -> tuple[tuple[int, ...], ...] | None:
@@ -79,6 +116,8 @@ class Demands:
         >>> block_demands(4, [(0, 2), (1, 3)]).blocks
         ((0, 2), (1, 3))
         """
+        if self.is_uniform:
+            return None
         first = self.matrix.argmax(axis=1)  # of a group: the least of its ranks
         _, starts, group_of, sizes = np.unique(
             first, return_index=True, return_inverse=True, return_counts=True
@@ -92,10 +131,12 @@ class Demands:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Demands):
             return NotImplemented
+        if self.is_uniform and other.is_uniform:
+            return self.n_ranks == other.n_ranks and bool(self.matrix[0, 0] == other.matrix[0, 0])
         return np.array_equal(self.matrix, other.matrix)
 
     def __hash__(self) -> int:
-        return hash(self.matrix.tobytes())
+        return hash((self.n_ranks, self.matrix[0].tobytes()))
 
     def __repr__(self) -> str:
         return f"<Demands of {self.n_ranks} ranks>"
@@ -103,7 +144,7 @@ class Demands:
 
 def uniform_demands(n: int) -> Demands:
     """Every rank has one unit for every rank, itself included: the plain all-to-all."""
-    return Demands(np.ones((n, n), dtype=np.int64))
+    return Demands(np.broadcast_to(np.int64(1), (n, n)))
 
 
 def block_demands(n: int, groups: Sequence[Sequence[int]]) -> Demands:

@@ -250,6 +250,15 @@ def test_trees_are_shortest_and_of_equal_ones_have_fewest_hops(seed: int) -> Non
     rows = np.array([4, 1])
     finder = PathTreeFinder(instance, rows)
     trees = finder.trees(lengths)
+    demands = instance.demand_rows(rows) * np.arange(1, 7)
+    source, target = np.nonzero(demands)
+    path, link = finder.hops(trees, (source, target))
+    crossing = np.zeros((2, len(instance.links)), dtype=np.int64)
+    np.add.at(crossing, (source[path], link), demands[source, target][path])
+    row, node = np.nonzero(trees.into >= 0)
+    carried = np.zeros_like(crossing)
+    carried[row, trees.into[row, node]] = finder.amounts(trees, demands)[row, node]
+    assert carried.tolist() == crossing.tolist()
     for place, source in enumerate(rows.tolist()):
         best = {source: (0, 0)}
         for _ in range(6):
@@ -384,11 +393,11 @@ def test_symmetry_of_some_senders() -> None:
 def test_flows_that_do_not_fit_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three senders over four links: twelve cells."""
     instance = flow_instance(line(), collective())
-    for module, name in ((pdhg, "_MOST_CELLS"), (spreading, "_MAX_ENTRIES")):
+    for module, name in ((pdhg, "MOST_CELLS"), (spreading, "_MAX_ENTRIES")):
         monkeypatch.setattr(module, name, 12)
     assert pdhg.pdhg_rate(instance, gap=0.01).rate == pytest.approx(2 / 3, rel=0.01)
     assert sender_moves(instance, symmetry_of(instance)).tolist() == [[0, 1, 2, 3]] * 3
-    for module, name in ((pdhg, "_MOST_CELLS"), (spreading, "_MAX_ENTRIES")):
+    for module, name in ((pdhg, "MOST_CELLS"), (spreading, "_MAX_ENTRIES")):
         monkeypatch.setattr(module, name, 11)
     message = (
         "line: flows of 3 sources over 4 links do not fit; expected at most 11 cells; fewer ranks, or a "

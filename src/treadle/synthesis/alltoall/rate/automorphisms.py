@@ -16,7 +16,7 @@ from treadle.synthesis.alltoall.rate.box_rotations import box_rotations
 from treadle.topologies import parse
 from treadle.topologies.catalogue.cayley import cayley_graph_of
 from treadle.topologies.catalogue.kautz import generalized_kautz
-from treadle.topologies.isomorphism import link_map
+from treadle.topologies.isomorphism import LinkMaps
 from treadle.topologies.topology import Topology
 from treadle.topologies.transforms.expansions import line_graph
 
@@ -26,12 +26,14 @@ _MAX_SWAPS = 16
 Proposals = Iterator[NDArray[np.int64]]
 
 
-def proposed_automorphisms(topology: Topology) -> tuple[Int64Array, ...]:
+def proposed_automorphisms(topology: Topology, depth: int = _MAX_DEPTH) -> tuple[Int64Array, ...]:
     """Automorphisms that the fabric's name suggests; none if it suggests none.
 
     Parameters
     ----------
     topology : Topology
+    depth : int
+        How many functions of the name may be taken apart.
 
     Returns
     -------
@@ -45,21 +47,22 @@ def proposed_automorphisms(topology: Topology) -> tuple[Int64Array, ...]:
     >>> [one.tolist() for one in proposed_automorphisms(ring(4))]
     [[1, 2, 3, 0], [0, 3, 2, 1]]
     """
-    return tuple(_confirmed(topology, _MAX_DEPTH))
+    return tuple(node_map for node_map, _ in confirmed_maps(topology, depth))
 
 
-def _confirmed(topology: Topology, depth: int) -> list[Int64Array]:
-    kept: list[Int64Array] = []
+def confirmed_maps(topology: Topology, depth: int = _MAX_DEPTH) -> list[tuple[Int64Array, Int32Array]]:
+    """Those automorphisms, each with what it does to the links."""
+    kept: list[tuple[Int64Array, Int32Array]] = []
     seen: set[bytes] = {np.arange(topology.n_nodes, dtype=np.int64).tobytes()}
+    link_maps = LinkMaps(topology, topology)
     for proposal in _proposals(topology, depth):
         if proposal.shape == (topology.n_nodes,) and proposal.tobytes() not in seen:
             seen.add(proposal.tobytes())
             try:
                 # compared link by link: a wrong proposal costs time only
-                link_map(topology, topology, proposal.astype(np.int32))
+                kept.append((proposal, link_maps(proposal)))
             except TreadleError:
                 continue
-            kept.append(proposal)
     return kept
 
 
@@ -233,14 +236,14 @@ def _expanded(name: str, fabrics: list[str], numbers: list[int], depth: int) -> 
         yield (node + size) % (copies * size)
         if copies > 1:
             yield np.where(node == 0, size, np.where(node == size, 0, node))
-        for one in _confirmed(inner[0], depth - 1):
+        for one in proposed_automorphisms(inner[0], depth - 1):
             yield node // size * size + one[node % size]
     elif name == "cartesian_power" and len(inner) == 1 and numbers:
         yield from _product_maps(inner * numbers[0], depth)
     elif name == "cartesian_product":
         yield from _product_maps(inner, depth)
     elif name == "with_parallel_links" and len(inner) == 1:
-        yield from _confirmed(inner[0], depth - 1)
+        yield from proposed_automorphisms(inner[0], depth - 1)
 
 
 def _with_cards(topology: Topology, fabric: str, depth: int) -> Proposals:
@@ -256,16 +259,16 @@ def _with_cards(topology: Topology, fabric: str, depth: int) -> Proposals:
     place = np.full(n, -1, dtype=np.int64)
     place[hosts[hosts < n]] = np.arange(len(hosts))[hosts < n]
     each = n_cards // len(hosts)
-    for one in _confirmed(inner, depth - 1):
+    for one in proposed_automorphisms(inner, depth - 1):
         moved = place[one[hosts % n]]
         yield np.concatenate([one, (n + each * moved[:, None] + np.arange(each)).ravel()])
 
 
 def _lifted_to_lines(inner: Topology, times: int, depth: int) -> list[Int64Array]:
     """Automorphisms of G as maps of the arcs of G, which are the nodes of L(G); repeatedly."""
-    graph, maps = inner, [one.astype(np.int32) for one in _confirmed(inner, depth - 1)]
+    graph, maps = inner, [one.astype(np.int32) for one in proposed_automorphisms(inner, depth - 1)]
     for level in range(times):
-        maps = [link_map(graph, graph, one) for one in maps] + _parallel_swaps(graph)
+        maps = [*map(LinkMaps(graph, graph), maps), *_parallel_swaps(graph)]
         if level + 1 < times:
             graph = line_graph(graph)
     return [one.astype(np.int64) for one in maps]
@@ -289,10 +292,10 @@ def _product_maps(factors: list[Topology], depth: int) -> Proposals:
     """Automorphisms of each factor, and exchanges of neighbouring equal factors."""
     dims = tuple(factor.n_nodes for factor in factors)
     places = np.indices(dims).reshape(len(dims), -1)
-    known: dict[str, list[Int64Array]] = {}
+    known: dict[str, tuple[Int64Array, ...]] = {}
     for axis, factor in enumerate(factors):
         if factor.name not in known:
-            known[factor.name] = _confirmed(factor, depth - 1)
+            known[factor.name] = proposed_automorphisms(factor, depth - 1)
         for one in known[factor.name]:
             yield _changed(places, dims, axis, one[places[axis]])
         if axis and factors[axis - 1] == factor:

@@ -77,8 +77,10 @@ class ColumnProgram:
         rows = symmetry.representatives.astype(np.int64)
         self._symmetry = symmetry
         self._finder = PathTreeFinder(instance, rows)
-        self._source, self._target = np.nonzero(instance.demands[rows])
-        self._demand = instance.demands[rows][self._source, self._target]
+        self._demands = instance.demand_rows(rows)
+        self._source, self._target = np.nonzero(self._demands)
+        self._demand = self._demands[self._source, self._target]
+        self._by_pair = by_pair
         self._group = np.arange(len(self._source)) if by_pair else self._source
         self._n_groups = int(self._group[-1]) + 1
         first = np.searchsorted(self._group, np.arange(self._n_groups))
@@ -143,9 +145,11 @@ class ColumnProgram:
         lengths = np.ones(symmetry.n_orbits, dtype=np.int64)
         total = np.zeros(symmetry.n_orbits)
         amount = (self._demand * symmetry.multiplicities[self._source]).astype(np.float64)
-        for _ in range(_START_ROUNDS if self._n_groups > symmetry.n_sources else 1):
+        for _ in range(_START_ROUNDS):
             trees = self._finder.trees(lengths[symmetry.link_orbit])
             self._add(trees)
+            if not self._by_pair:
+                break
             path, link = self._finder.hops(trees, (self._source, self._target))
             crossing = np.bincount(
                 symmetry.link_orbit[link], weights=amount[path], minlength=symmetry.n_orbits
@@ -171,28 +175,30 @@ class ColumnProgram:
 
     def _costs(self, trees: PathTrees) -> list[int]:
         """Length of the cheapest column of each group, in the unit of the lengths."""
-        distance = trees.distance[self._source, self._target]
-        totals = [0] * self._n_groups
-        for group, amount in zip(self._group.tolist(), (self._demand * distance).tolist(), strict=True):
-            totals[group] += amount
+        cost = self._demand * trees.distance[self._source, self._target]
+        # in halves, whose sums fit 64 bits
+        high, low = (sums_of(self._n_groups, self._group, half) for half in (cost >> 32, cost & 0xFFFFFFFF))
+        totals = [(int(one) << 32) + int(other) for one, other in zip(high, low, strict=True)]
         times = self._symmetry.multiplicities[self._group_source].tolist()
         return [total * count for total, count in zip(totals, times, strict=True)]
 
     def _add(self, trees: PathTrees, wanted: Sequence[bool] | None = None) -> int:
         """Add the columns of some trees that are not there yet; how many."""
-        path, link = self._finder.hops(trees, (self._source, self._target))
-        order = np.argsort(self._group[path], kind="stable")
-        path, link = path[order], link[order]
-        starts = np.searchsorted(self._group[path], np.arange(self._n_groups + 1)).tolist()
-        amounts = self._demand[path]
+        if self._by_pair:
+            group, link = self._finder.hops(trees, (self._source, self._target))
+            amounts = self._demand[group]
+        else:
+            carried = self._finder.amounts(trees, self._demands)
+            group, node = np.nonzero(carried * (trees.into >= 0))
+            link, amounts = trees.into[group, node], carried[group, node]
+        order = np.lexsort((link, group))
+        group, link, amounts = group[order], link[order], amounts[order]
+        starts = np.searchsorted(group, np.arange(self._n_groups + 1)).tolist()
         new = 0
-        for group in range(self._n_groups):
-            if wanted is not None and not wanted[group]:
-                continue
-            part = slice(starts[group], starts[group + 1])
-            links, place = np.unique(link[part], return_inverse=True)
-            carried = sums_of(len(links), place, amounts[part])
-            new += self._add_column(_Column(group, links, carried))
+        for number in range(self._n_groups):
+            if wanted is None or wanted[number]:
+                part = slice(starts[number], starts[number + 1])
+                new += self._add_column(_Column(number, link[part], amounts[part]))
         return new
 
     def _add_column(self, column: _Column) -> bool:

@@ -119,7 +119,7 @@ def solve_exactly(instance: FlowInstance, symmetry: FlowSymmetry) -> ExactRate |
     Fraction(1, 9)
     """
     check_reachable(instance, symmetry.representatives)
-    pairs = int((instance.demands[symmetry.representatives] > 0).sum())
+    pairs = int(np.count_nonzero(instance.demand_rows(symmetry.representatives)))
     if pairs > MAX_PAIRS and symmetry.n_sources > 1:
         return None
     if symmetry.n_orbits > MAX_ROWS or symmetry.n_sources > MAX_ROWS:
@@ -165,7 +165,7 @@ def check_exact_flow(instance: FlowInstance, exact: ExactRate) -> None:
             kept[tails[link]] -= amount
             kept[heads[link]] += amount
             loads[orbit_of[link]] = loads.get(orbit_of[link], 0) + count * amount
-        wanted = instance.demands[row].tolist()
+        wanted = instance.demand_rows(np.array([row]))[0].tolist()
         wanted[instance.sources[row]] -= sum(wanted)
         for node, (got, due) in enumerate(zip(kept, wanted, strict=True)):
             if got != due * exact.denominator:

@@ -85,31 +85,56 @@ def check_flow(
     ScheduleError
         If something is not delivered, comes from nowhere, or uses a self-loop.
     """
-    demands = collective.pair_demands.between
-    n_ranks, by_source = len(demands), flow.by_source
+    n_ranks, by_source = collective.n_ranks, flow.by_source
     if by_source.shape != (n_ranks, topology.n_links):
         expected = (n_ranks, topology.n_links)
         raise ScheduleError(f"flow: expected shape {expected} on {topology.name}, found {by_source.shape}")
     if by_source[:, topology.tails == topology.heads].any():
         raise ScheduleError("flow: a self-loop carries data")
+    served = served_share(topology, collective, np.arange(n_ranks), by_source, tolerance=tolerance)
+    # what rounding took from a demand is taken from the certified rate
+    return float(served / (by_source.sum(axis=0) / topology.bandwidths).max())
+
+
+def served_share(
+    topology: Topology,
+    collective: Collective,
+    senders: NDArray[np.integer],
+    by_source: FloatArray,
+    *,
+    tolerance: float = TOLERANCE,
+) -> float:
+    """The least share, at most 1, of a demand that the flows of some ranks deliver.
+
+    Parameters
+    ----------
+    topology, collective
+    senders : array of int, shape (S,)
+        Ranks.
+    by_source : array of float64, shape (S, m)
+        Their flows.
+    tolerance : float
+        As `check_flow` takes it.
+
+    Raises
+    ------
+    ScheduleError
+        If something is not delivered, or comes from nowhere.
+    """
     ranks = np.array(collective.ranks)
     stays = _sums(by_source, topology.heads, topology.n_nodes)
     stays -= _sums(by_source, topology.tails, topology.n_nodes)
     wanted = np.zeros_like(stays)
-    wanted[:, ranks] = demands
-    stays[np.arange(n_ranks), ranks] = 0
-    slack = tolerance * demands.sum(axis=1, keepdims=True)
-    short = stays < wanted - slack
+    wanted[:, ranks] = collective.pair_demands.rows(senders)
+    stays[np.arange(len(senders)), ranks[senders]] = 0
+    short = stays < wanted - tolerance * wanted.sum(axis=1, keepdims=True)
     if short.any():
-        source, node = np.argwhere(short)[0]
+        row, node = np.argwhere(short)[0]
         raise ScheduleError(
-            f"flow of rank {source}: leaves {stays[source, node]:.9g} at {topology.node_names[node]!r}, "
-            f"expected {wanted[source, node]:.9g}"
+            f"flow of rank {senders[row]}: leaves {stays[row, node]:.9g} at {topology.node_names[node]!r}, "
+            f"expected {wanted[row, node]:.9g}"
         )
-    loads = by_source.sum(axis=0)
-    # what rounding took from a demand is taken from the certified rate
-    served = (stays[wanted > 0] / wanted[wanted > 0]).min()
-    return float(min(1.0, served) / (loads / topology.bandwidths).max())
+    return min(1.0, float((stays[wanted > 0] / wanted[wanted > 0]).min(initial=1.0)))
 
 
 def _sums(by_source: FloatArray, ends: NDArray[np.int32], n_nodes: int) -> FloatArray:

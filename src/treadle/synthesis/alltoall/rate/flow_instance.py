@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,8 +35,6 @@ class FlowInstance:
         Ranks that have something for others.
     sources : array of int32, shape (S,)
         Their nodes.
-    demands : array of int64, shape (S, n)
-        What each sender has for each node; 0 at its own node and where there is no rank.
     """
 
     topology: Topology
@@ -46,12 +45,29 @@ class FlowInstance:
     bandwidths: Int64Array
     senders: Int32Array
     sources: Int32Array
-    demands: Int64Array
 
     @property
     def n_sources(self) -> int:
         """S."""
         return len(self.senders)
+
+    @cached_property
+    def demands(self) -> Int64Array:
+        """What each sender has for each node, shape (S, n); 0 at its own node and where there is no rank."""
+        return self.demand_rows(np.arange(self.n_sources))
+
+    def demand_rows(self, rows: NDArray[np.integer]) -> Int64Array:
+        """Some rows of `demands`, which many senders leave no memory for, shape (len(rows), n)."""
+        found = np.zeros((len(rows), self.topology.n_nodes), dtype=np.int64)
+        found[:, list(self.collective.ranks)] = self.collective.pair_demands.rows(self.senders[rows])
+        return found
+
+    @property
+    def n_pairs(self) -> int:
+        """Pairs with a demand."""
+        if self.collective.pair_demands.is_uniform:
+            return self.n_sources * (self.n_sources - 1)
+        return int(np.count_nonzero(self.demands))
 
     def unreachable(self, sender: int, node: int) -> InfeasibleError:
         """The error that no path serves the demand of row `sender` for `node`."""
@@ -71,11 +87,8 @@ def flow_instance(topology: Topology, collective: Collective) -> FlowInstance:
         If the collective is no all-to-all, or does not fit the fabric.
     """
     check_membership(topology, collective)
-    between = collective.pair_demands.between
-    senders = np.flatnonzero(between.any(axis=1)).astype(np.int32)
+    senders = collective.pair_demands.senders.astype(np.int32)
     ranks = np.array(collective.ranks, dtype=np.int32)
-    demands = np.zeros((len(senders), topology.n_nodes), dtype=np.int64)
-    demands[:, ranks] = between[senders]
     links = np.flatnonzero(topology.tails != topology.heads).astype(np.int32)
     return FlowInstance(
         topology=topology,
@@ -86,7 +99,6 @@ def flow_instance(topology: Topology, collective: Collective) -> FlowInstance:
         bandwidths=topology.bandwidths[links],
         senders=senders,
         sources=ranks[senders],
-        demands=demands,
     )
 
 
@@ -94,5 +106,6 @@ def check_reachable(instance: FlowInstance, rows: NDArray[np.integer] | None = N
     """Raise InfeasibleError if a demand, or one of some rows, has no path."""
     for row in np.arange(instance.n_sources) if rows is None else rows:
         found = reached(instance.topology.n_nodes, instance.tails, instance.heads, int(instance.sources[row]))
-        for node in np.flatnonzero((instance.demands[row] > 0) & ~found)[:1].tolist():
+        demands = instance.demand_rows(np.array([row]))[0]
+        for node in np.flatnonzero((demands > 0) & ~found)[:1].tolist():
             raise instance.unreachable(int(row), node)

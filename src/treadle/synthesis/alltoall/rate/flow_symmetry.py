@@ -6,7 +6,7 @@ alike. So an optimum needs one source per orbit of ranks and one capacity per or
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from treadle.arrays import Int32Array, Int64Array, frozen, positions_of
 from treadle.errors import TopologyError
 from treadle.math.symmetry import orbits
-from treadle.synthesis.alltoall.rate.automorphisms import proposed_automorphisms
+from treadle.synthesis.alltoall.rate.automorphisms import confirmed_maps
 from treadle.synthesis.alltoall.rate.flow_instance import FlowInstance
-from treadle.topologies.isomorphism import UndecidedError, find_automorphism, link_map, node_kinds
+from treadle.topologies.isomorphism import LinkMaps, UndecidedError, find_automorphism, node_kinds
 
 DEFAULT_WORK = 20_000_000
 """Nodes and links that a search for automorphisms may visit: about half a second."""
@@ -102,13 +102,18 @@ def symmetry_of(instance: FlowInstance, node_maps: Iterable[NDArray[np.integer]]
     ([0], [5, 5])
     """
     topology = instance.topology
-    maps = [np.asarray(node_map, dtype=np.int64) for node_map in node_maps]
-    links = [link_map(topology, topology, node_map.astype(np.int32)) for node_map in maps]
-    for node_map in maps:
+    link_maps = LinkMaps(topology, topology)
+    maps = [(np.asarray(node_map, dtype=np.int64), link_maps(np.asarray(node_map))) for node_map in node_maps]
+    for node_map, _ in maps:
         if not _keeps_demands(instance, node_map):
             raise TopologyError(f"{topology.name}: a map of nodes changes what the ranks have for each other")
-    senders = orbits(instance.n_sources, [sender_images(instance, node_map) for node_map in maps])
-    of_link = orbits(topology.n_links, links)[instance.links]
+    return _symmetry(instance, maps)
+
+
+def _symmetry(instance: FlowInstance, maps: Sequence[tuple[Int64Array, Int32Array]]) -> FlowSymmetry:
+    """Orbits under automorphisms of nodes and links, which are right."""
+    senders = orbits(instance.n_sources, [sender_images(instance, node_map) for node_map, _ in maps])
+    of_link = orbits(instance.topology.n_links, [link_map for _, link_map in maps])[instance.links]
     representatives, sender_orbit, multiplicities = np.unique(
         senders, return_inverse=True, return_counts=True
     )
@@ -116,8 +121,8 @@ def symmetry_of(instance: FlowInstance, node_maps: Iterable[NDArray[np.integer]]
         of_link, return_index=True, return_inverse=True, return_counts=True
     )
     return FlowSymmetry(
-        node_maps=tuple(frozen(node_map, np.int32) for node_map in maps),
-        link_maps=tuple(links),
+        node_maps=tuple(frozen(node_map, np.int32) for node_map, _ in maps),
+        link_maps=tuple(link_map for _, link_map in maps),
         sender_orbit=frozen(sender_orbit, np.int32),
         representatives=frozen(representatives, np.int32),
         multiplicities=frozen(multiplicities, np.int64),
@@ -138,6 +143,8 @@ def _keeps_demands(instance: FlowInstance, node_map: Int64Array) -> bool:
     rows = sender_images(instance, node_map)
     if (rows < 0).any():
         return False
+    if instance.collective.pair_demands.is_uniform:
+        return True
     return bool(np.array_equal(instance.demands[rows[:, None], node_map], instance.demands))
 
 
@@ -147,12 +154,8 @@ def known_symmetry(instance: FlowInstance) -> FlowSymmetry:
     Cayley graphs, tori, hypercubes, circulants, generalized Kautz and de Bruijn graphs, and line graphs,
     degree expansions and products of those; milliseconds for a thousand nodes.
     """
-    kept = [
-        node_map
-        for node_map in proposed_automorphisms(instance.topology)
-        if _keeps_demands(instance, node_map)
-    ]
-    return symmetry_of(instance, kept)
+    maps = confirmed_maps(instance.topology)
+    return _symmetry(instance, [one for one in maps if _keeps_demands(instance, one[0])])
 
 
 def find_symmetry(instance: FlowInstance, *, work_limit: int = DEFAULT_WORK) -> FlowSymmetry:

@@ -98,9 +98,8 @@ def tightest_host(topology: Topology, collective: Collective) -> tuple[Fraction 
 
     None if no host has both a cap and something to send or get.
     """
-    between = collective.pair_demands.between
     wanted: Int64Array = np.zeros((topology.n_nodes, 2), dtype=np.int64)
-    wanted[list(collective.ranks)] = np.stack([between.sum(axis=0), between.sum(axis=1)], axis=1)
+    wanted[list(collective.ranks)] = np.stack(collective.pair_demands.totals, axis=1)
     hosts = np.flatnonzero(topology.injection_bytes_per_s)
     limit, place = None, (0, 0)
     for row, host in enumerate(hosts.tolist()):

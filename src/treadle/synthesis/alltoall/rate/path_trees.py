@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
 from treadle.arrays import Int64Array
+from treadle.math.graphs import shortest_lengths
 from treadle.synthesis.alltoall.rate.flow_instance import FlowInstance
 
-_FAR = np.int64(2**62)
+_FAR = 2**62
 
 MAX_TOTAL = 2**61
 """Largest distance times the number of nodes: ties go to fewer hops within 64 bits."""
@@ -25,10 +27,13 @@ class PathTrees:
         Length of the path to each node; -1 where there is no way.
     into : array of int64, shape (R, n)
         Last link of that path, by its place among the instance's links; -1 at the source and out of reach.
+    hops : array of int64, shape (R, n)
+        Links of that path; 0 out of reach.
     """
 
     distance: Int64Array
     into: Int64Array
+    hops: Int64Array
 
 
 class PathTreeFinder:
@@ -65,17 +70,9 @@ class PathTreeFinder:
         scale = self._n + 1
         # one more for each hop, which n hops cannot make up for a length: ties go to the fewest hops
         own = lengths[self._order] * scale + 1
-        count = len(self._sources)
-        distance = np.full((count, self._n), _FAR)
-        distance[np.arange(count), self._sources] = 0
-        into = np.full((count, self._n), -1, dtype=np.int64)
-        while len(own):
-            through = np.minimum(distance[:, self._tails] + own, _FAR)
-            nearest = np.minimum.reduceat(through, self._starts, axis=1)
-            better = nearest < distance[:, self._heads]
-            if not better.any():
-                break
-            distance[:, self._heads] = np.where(better, nearest, distance[:, self._heads])
+        heads = np.repeat(self._heads, self._widths)
+        distance = shortest_lengths(self._n, (self._tails, heads, own), self._sources, far=_FAR)
+        into = np.full(distance.shape, -1, dtype=np.int64)
         if len(own):
             # only now the last links, the first of those that fit: trees do not depend on the order of rounds
             tight = distance[:, self._tails] + own == np.repeat(
@@ -85,8 +82,27 @@ class PathTreeFinder:
             first = np.minimum.reduceat(place, self._starts, axis=1)
             found = (first < len(own)) & (distance[:, self._heads] > 0)
             into[:, self._heads] = np.where(found, self._order[np.minimum(first, len(own) - 1)], -1)
-        into[distance >= _FAR] = -1
-        return PathTrees(np.where(distance >= _FAR, -1, distance // scale), into)
+        is_far = distance >= _FAR
+        into[is_far] = -1
+        return PathTrees(np.where(is_far, -1, distance // scale), into, np.where(is_far, 0, distance % scale))
+
+    def amounts(self, trees: PathTrees, demands: Int64Array) -> Int64Array:
+        """What the last link into each node carries, itself and nodes beyond served, shape (R, n).
+
+        Parameters
+        ----------
+        trees : PathTrees
+        demands : array of int64, shape (R, n)
+            Of each source for each node; 0 out of reach.
+        """
+        through = demands.copy()
+        hops = trees.hops.ravel()
+        order = np.argsort(hops, kind="stable")
+        levels = np.searchsorted(hops[order], np.arange(1, hops.max(initial=0) + 2))
+        for first, last in reversed([*pairwise(levels.tolist())]):
+            row, node = np.divmod(order[first:last], self._n)
+            np.add.at(through, (row, self.tails[trees.into[row, node]]), through[row, node])
+        return through
 
     def hops(self, trees: PathTrees, targets: tuple[Int64Array, Int64Array]) -> tuple[Int64Array, Int64Array]:
         """Every hop of the paths to some targets, as pairs (number of the path, link).

@@ -9,18 +9,18 @@ docs/algorithms/alltoall.md, "The primal-dual method".
 from __future__ import annotations
 
 import time
-from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
 from treadle.arrays import Int32Array, frozen
 from treadle.engine import core, run_core
 from treadle.errors import ScheduleError
-from treadle.synthesis.alltoall.rate.certificate import RateResult, certified, rounded_witness
-from treadle.synthesis.alltoall.rate.flow import ConcurrentFlow, check_flow
+from treadle.synthesis.alltoall.rate.certificate import RateResult, rounded_witness
+from treadle.synthesis.alltoall.rate.flow import served_share
 from treadle.synthesis.alltoall.rate.flow_instance import FloatArray, FlowInstance
 from treadle.synthesis.alltoall.rate.flow_symmetry import FlowSymmetry, symmetry_of
-from treadle.synthesis.alltoall.rate.spreading import spread_flow
+from treadle.synthesis.alltoall.rate.spreading import even_loads, spread_flow
 from treadle.synthesis.alltoall.resolution import Resolution, resolution
 from treadle.synthesis.alltoall.routes.path_sets import ShortestPaths
 from treadle.synthesis.core_values.flow_values import FlowOptions, FlowProblem, FlowStart, FoundFlow
@@ -37,7 +37,8 @@ _WIDE = 1e3
 _SINGLE = 5e-6
 _MOST_ITERATIONS = 1_000_000
 _MOST_THREADS = 16
-_MOST_CELLS = 2**26
+MOST_CELLS = 2**25
+"""Sources times links whose flows take a second or so per iteration and a gigabyte."""
 
 
 def pdhg_rate(
@@ -86,13 +87,14 @@ def pdhg_rate(
     if symmetry is None:
         symmetry = symmetry_of(instance)
     links, rows = instance.links, symmetry.representatives
-    if len(rows) * len(links) > _MOST_CELLS:
+    if len(rows) * len(links) > MOST_CELLS:
         raise ScheduleError(
             f"{topology.name}: flows of {len(rows)} sources over {len(links)} links do not fit; "
-            f"expected at most {_MOST_CELLS} cells; fewer ranks, or a fabric with more symmetry"
+            f"expected at most {MOST_CELLS} cells; fewer ranks, or a fabric with more symmetry"
         )
+    demands = instance.demand_rows(rows)
     # near 1 on average, as the method's step sizes suppose
-    unit = float(instance.demands[instance.demands > 0].mean())
+    unit = float(demands[demands > 0].mean())
     resolved = resolution(topology, collective, wide=_WIDE)
     bandwidths = resolved.of(instance.bandwidths)
     flow, lengths = (np.zeros((0, 0)), np.zeros(0)) if start is None else _transferred(instance, start)
@@ -102,7 +104,7 @@ def pdhg_rate(
         head=instance.heads,
         capacity=bandwidths / float(bandwidths.mean()),
         source=instance.sources[rows],
-        demand=instance.demands[rows] / unit,
+        demand=demands / unit,
         weight=symmetry.multiplicities.astype(np.float64),
         orbit=symmetry.link_orbit,
     )
@@ -124,14 +126,24 @@ def pdhg_rate(
     flows[:, links] = unit * found.flow.reshape(len(rows), len(links))
     by_link = np.zeros(topology.n_links)
     by_link[links] = _useful(instance, found.length, resolved) if resolved.is_wide else found.length
-    by_source = spread_flow(instance, symmetry, flows)
-    by_source.setflags(write=False)
     # both judged anew: loads and deliveries in double precision, distances in integers
-    final = ConcurrentFlow(by_source)
-    sides = check_flow(topology, collective, final), rounded_witness(by_link)
-    late, seconds = status == _STUCK, time.process_time() - began
-    judged = certified(topology, collective, sides, final, "pdhg", seconds, is_late=late)
-    return replace(judged, rate=min(judged.rate, float(judged.upper)))
+    served = served_share(topology, collective, instance.senders[rows], flows)
+    loads = even_loads(instance, symmetry, flows)
+    witness = rounded_witness(by_link)
+    upper = witness.pair_rate_bound(topology, collective, automorphisms=symmetry.node_maps)
+    return RateResult(
+        topology=topology,
+        collective=collective,
+        rate=min(served / float((loads / topology.bandwidths).max()), float(upper)),
+        upper=upper,
+        exact=None,
+        loads=loads,
+        stored_flow=partial(spread_flow, instance, symmetry, flows),
+        witness=witness,
+        method="pdhg",
+        seconds=time.process_time() - began,
+        is_late=status == _STUCK,
+    )
 
 
 def _useful(instance: FlowInstance, length: FloatArray, resolved: Resolution) -> FloatArray:

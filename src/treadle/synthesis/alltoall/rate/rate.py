@@ -15,16 +15,18 @@ from functools import partial
 
 import numpy as np
 
+from treadle.arrays import Int32Array
 from treadle.context import Context, context, under
 from treadle.errors import ScheduleError
 from treadle.math.graphs import components
 from treadle.schedules.collective import Collective
 from treadle.synthesis.alltoall.rate.certificate import RateResult, rounded_witness
 from treadle.synthesis.alltoall.rate.exact_rate import ExactRate, solve_exactly, suitable_symmetry
-from treadle.synthesis.alltoall.rate.flow_instance import FlowInstance, flow_instance
+from treadle.synthesis.alltoall.rate.flow_instance import FloatArray, FlowInstance, flow_instance
 from treadle.synthesis.alltoall.rate.flow_symmetry import FlowSymmetry, known_symmetry
 from treadle.synthesis.alltoall.rate.host_caps import folded, limited_by_hosts, unfolded, without_caps
-from treadle.synthesis.alltoall.rate.pdhg import pdhg_rate
+from treadle.synthesis.alltoall.rate.pdhg import MOST_CELLS, pdhg_rate
+from treadle.synthesis.alltoall.rate.priced_routing import priced_rate
 from treadle.synthesis.alltoall.rate.spreading import even_loads, spread_flow
 from treadle.topologies.topology import Topology
 from treadle.topologies.transforms.host_bottleneck import with_host_bottleneck
@@ -123,7 +125,10 @@ def _rate_of_links(
             return _exact_result(instance, found, began)
     left = None if time_limit_s is None else time_limit_s - (time.monotonic() - clock)
     start = start if symmetry.is_trivial else None  # one sender's flow alone is not as even as that of all
-    result = pdhg_rate(instance, symmetry, gap=gap, time_limit_s=left, start=start)
+    if symmetry.n_sources * len(instance.links) > MOST_CELLS:
+        result = priced_rate(instance, symmetry, gap=gap, time_limit_s=left)
+    else:
+        result = pdhg_rate(instance, symmetry, gap=gap, time_limit_s=left, start=start)
     if result.gap:
         result = _bounded_by_cut(instance, result)
     return replace(result, seconds=time.process_time() - began)
@@ -139,13 +144,10 @@ def _bounded_by_cut(instance: FlowInstance, result: RateResult) -> RateResult:
     joined = lengths <= lengths.max(initial=0) * _HARDLY
     together = components(n, instance.tails[joined], instance.heads[joined])
     best, witness = float(result.upper), None
-    for part in (np.arange(n), together):
+    for part in (np.arange(n, dtype=np.int32), together):
         tails, heads = part[instance.tails], part[instance.heads]
         crosses = tails != heads
-        between = np.zeros((n, n))
-        np.add.at(between, (part[instance.sources][:, None], part[None, :]), instance.demands)
-        np.fill_diagonal(between, 0)
-        for ends, demands in ((tails, between.sum(axis=1)), (heads, between.sum(axis=0))):
+        for ends, demands in zip((tails, heads), _demands_of_parts(instance, part), strict=True):
             capacity = np.bincount(ends[crosses], weights=instance.bandwidths[crosses], minlength=n)
             rates = np.divide(capacity, demands, out=np.full(n, np.inf), where=demands > 0)
             place = int(rates.argmin())
@@ -160,16 +162,33 @@ def _bounded_by_cut(instance: FlowInstance, result: RateResult) -> RateResult:
     return replace(result, upper=upper, witness=witness, rate=min(result.rate, float(upper)))
 
 
+def _demands_of_parts(instance: FlowInstance, part: Int32Array) -> tuple[FloatArray, FloatArray]:
+    """What the nodes of each part, named by a node, have for those of others, and the reverse."""
+    n, demands = instance.topology.n_nodes, instance.collective.pair_demands
+    if demands.is_uniform:
+        count = np.bincount(part[instance.sources], minlength=n)
+        each = demands.matrix[0, 0] * count * (instance.n_sources - count)
+        return each.astype(np.float64), each.astype(np.float64)
+    between: FloatArray = np.zeros((n, n))
+    np.add.at(between, (part[instance.sources][:, None], part[None, :]), instance.demands)
+    np.fill_diagonal(between, 0)
+    return between.sum(axis=1), between.sum(axis=0)
+
+
 def _is_small(instance: FlowInstance, symmetry: FlowSymmetry) -> bool:
     """Whether exact arithmetic is a matter of a second."""
     if symmetry.n_sources == 1:
         return True
-    return int((instance.demands > 0).sum()) <= EXACT_PAIRS and len(instance.links) <= EXACT_LINKS
+    return instance.n_pairs <= EXACT_PAIRS and len(instance.links) <= EXACT_LINKS
 
 
 def _exact_result(instance: FlowInstance, found: ExactRate, began: float) -> RateResult:
-    """Both sides meet; the solver has proved the lengths and checked the flows in integers."""
+    """Both sides meet: the flows are checked in integers, and the lengths here prove as much anew."""
     topology = instance.topology
+    proved = found.witness.pair_rate_bound(
+        topology, instance.collective, automorphisms=found.symmetry.node_maps
+    )
+    assert proved == found.rate
     flows = np.zeros((len(found.units), topology.n_links))
     for row, flow in enumerate(found.units):
         for link, amount in flow.items():

@@ -43,6 +43,7 @@ def spread_flow(instance: FlowInstance, symmetry: FlowSymmetry, flows: FloatArra
     by_source = np.zeros((instance.collective.n_ranks, instance.topology.n_links))
     if symmetry.is_trivial:
         by_source[instance.senders] = flows
+        by_source.setflags(write=False)
         return by_source
     moves = sender_moves(instance, symmetry)
     even = even_loads(instance, symmetry, flows)
@@ -55,6 +56,7 @@ def spread_flow(instance: FlowInstance, symmetry: FlowSymmetry, flows: FloatArra
         # part of the stabiliser may be enough: what counts is that the loads are even
         if (by_source.sum(axis=0) <= even * (1 + _EVEN)).all():
             break
+    by_source.setflags(write=False)
     return by_source
 
 
@@ -68,7 +70,12 @@ def even_loads(instance: FlowInstance, symmetry: FlowSymmetry, flows: FloatArray
     flows : array of float64, shape (R, m)
         Of the representatives, by link of the fabric.
     """
-    loads = symmetry.multiplicities @ flows[:, instance.links]
+    return even_in_orbits(instance, symmetry, symmetry.multiplicities @ flows)
+
+
+def even_in_orbits(instance: FlowInstance, symmetry: FlowSymmetry, loads: FloatArray) -> FloatArray:
+    """The same loads by link of the fabric, each link of an orbit with the mean of them; shape (m,)."""
+    loads = loads[instance.links]
     totals = np.bincount(symmetry.link_orbit, weights=loads, minlength=symmetry.n_orbits)
     even = np.zeros(instance.topology.n_links)
     even[instance.links] = (totals / symmetry.orbit_sizes)[symmetry.link_orbit]
