@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from treadle.program.trees.box_program import box_rotation_of
 from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.schedules.alltoall.exchange_cost import exchange_loads
 from treadle.schedules.alltoall.route_cost import route_runtime
-from treadle.program.trees.box_program import box_rotation_of
 from treadle.schedules.collective import Collective
 from treadle.schedules.factored import FactoredSchedule, expand
 from treadle.schedules.schedule import Schedule, written_out

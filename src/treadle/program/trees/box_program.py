@@ -1,10 +1,10 @@
 """The part of one box for those of all: trees that a rotation of the boxes takes to one another.
 
 Where the trees of each box's roots are those of the first box's, turned, everything that happens follows from
-the trees of one box. Written out they are compared one by one; of factored trees the pieces are, so that
-N boxes take N comparisons. Each of their transfers stands for as many as there are boxes; one of these leaves the
-first box, and one arrives there. Their operations are made as for all ranks (`forest_program`), those of the
-first box only, so what a program of all ranks costs is divided by the number of boxes.
+the trees of one box. Trees that are written out are compared one by one, factored ones by their pieces. Each
+transfer of one box's trees stands for as many as there are boxes; one of these leaves the first box, and one
+arrives there. Their operations are made as for all ranks (`forest_program`), those of the first box only, so
+what a program of all ranks costs is divided by the number of boxes.
 
 The whole of which this is the part has the same messages as the program of all ranks, but for two things that
 turns do not respect: chunks are joined into one message only if their roots are in one box, and of messages
@@ -44,6 +44,9 @@ from treadle.schedules.trees.forest import Forest, ForestSchedule
 from treadle.topologies.rotation import Rotation, box_rotation
 from treadle.topologies.topology import Topology
 
+_MAX_EDGES = 2**21
+"""Of the trees of the first box's roots: a kilobyte and some twenty microseconds each."""
+
 Paths = Int32Array | Int64Array
 """Numbers of paths."""
 
@@ -72,15 +75,14 @@ def box_rotation_of(
 ) -> Rotation | None:
     """Return the rotation of boxes that leaves fabric and trees as they are, if there is one.
 
-    The trees of the first ``n_ranks / boxes`` roots then stand for all. Factored trees may be found different
-    that are equal once they are written out, never the other way round.
+    The trees of the first ``n_ranks / boxes`` roots then stand for all; None if they are too many. Factored
+    trees may be found different that are equal once they are written out, never the other way round.
     """
     units = schedule.root_multiplicity
-    sizes = _box_sizes(topology, collective, schedule)
     if topology.injection_bytes_per_s.any():
         return None
-    for size in sizes:
-        if not np.array_equal(units, np.roll(units, size)):
+    for size in _box_sizes(topology, collective, schedule):
+        if size * len(units) > _MAX_EDGES or not np.array_equal(units, np.roll(units, size)):
             continue
         rotation = box_rotation(topology, np.array(collective.ranks, dtype=np.int64), size)
         if rotation is None:
