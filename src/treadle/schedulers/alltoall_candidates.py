@@ -46,7 +46,7 @@ from treadle.synthesis.alltoall.steps.time_stepped import (
     time_stepped_flow,
 )
 from treadle.synthesis.alltoall.steps.timed_paths import ChunkedExchange, chunked_exchange
-from treadle.synthesis.alltoall.steps.translated_steps import translated_exchange, translations_of
+from treadle.synthesis.alltoall.steps.translated_steps import few_translated, translated_exchange
 from treadle.synthesis.alltoall.steps.unequal_steps import (
     COARSE,
     FINE,
@@ -282,7 +282,7 @@ def _searched_steps(
     """One path a piece of demand by local search, in steps that take hardly longer than the fullest link."""
     demand = collective.pair_demands.between
     if np.count_nonzero(demand) > _TRANSLATED_PAIRS and demand.max() == 1:
-        group = translations_of(topology, collective)
+        group = few_translated(topology, collective)
         if group is not None:
             schedule = translated_exchange(
                 topology, collective, group, max_chunks=chunks or MAX_HOP_CHUNKS, max_steps=max_steps

@@ -10,7 +10,7 @@ from treadle.schedulers import alltoall_candidates
 from treadle.schedulers.alltoall import alltoall_rate
 from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.schedules.alltoall.exchange_cost import exchange_algbw
-from treadle.synthesis.alltoall.steps.translated_steps import translated_exchange, translations_of
+from treadle.synthesis.alltoall.steps.translated_steps import few_translated, translated_exchange
 from treadle.verification.schedules import verify
 
 
@@ -27,7 +27,7 @@ from treadle.verification.schedules import verify
 def test_translates_make_a_schedule(fabric: str, mesh: str | None, elements: int, least: float) -> None:
     problem = pose(fabric, "alltoall", mesh=mesh, axes=None if mesh is None else "1")
     topology, collective = problem.topology, problem.collective
-    group = translations_of(topology, collective)
+    group = few_translated(topology, collective)
     assert group is not None
     assert len(group.nodes) == elements
     demands = collective.pair_demands.between
@@ -45,7 +45,7 @@ def test_fabrics_without_translations_have_none() -> None:
     """A mesh turns round its middle only; of a torus that has lost a link no symmetry is proposed."""
     for fabric, without in (("mesh(5, 5)", ()), ("torus:4,4", ["n0_0--n0_1"])):
         problem = pose(fabric, "alltoall", without=list(without))
-        assert translations_of(problem.topology, problem.collective) is None
+        assert few_translated(problem.topology, problem.collective) is None
 
 
 def test_many_pairs_are_translated(monkeypatch: pytest.MonkeyPatch) -> None:

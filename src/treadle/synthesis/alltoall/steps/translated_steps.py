@@ -11,27 +11,21 @@ schedule like any other, and verified as such.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from treadle.arrays import Int32Array, Int64Array, frozen, offsets_of, positions_of
-from treadle.errors import TreadleError
 from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.schedules.collective import Collective
 from treadle.schedules.steps.steps import steps_from_sends
 from treadle.schedules.trees.forest import Direction
-from treadle.synthesis.alltoall.rate.automorphisms import proposed_automorphisms
 from treadle.synthesis.alltoall.steps.hop_steps import STEPS_PER_HOP, Runs, assigned_steps
-from treadle.topologies.isomorphism import link_map
+from treadle.synthesis.translations import Translations, translations_of
 from treadle.topologies.topology import Topology
 
 _MAX_SOURCES = 8
 """Orbits of ranks: each has its own search."""
-
-_MAX_POWER = 64
-"""Powers of an automorphism that are tried where it does not keep the demands itself."""
 
 _SPARE_HOPS = 3
 """Hops of a path beyond the longest distance."""
@@ -47,81 +41,13 @@ _PIECES_PER_CAP = 32
 """Pieces that a link carries in an even step, at least, where so many chunks are allowed."""
 
 
-@dataclass(frozen=True, eq=False)
-class Translations:
-    """A group that moves every node, element by element.
-
-    Parameters
-    ----------
-    nodes : array of int32, shape (G, n)
-        [g, v]: where g takes node v; the identity first.
-    links : array of int32, shape (G, m)
-    """
-
-    nodes: Int32Array
-    links: Int32Array
-
-
-def translations_of(topology: Topology, collective: Collective) -> Translations | None:
+def few_translated(topology: Topology, collective: Collective) -> Translations | None:
     """Return a group that keeps the demands and has few orbits of ranks; None if none is found."""
-    demands = collective.pair_demands.between
     ranks = np.array(collective.ranks, dtype=np.int64)
     if not np.array_equal(ranks, np.arange(topology.n_nodes)) or topology.injection_bytes_per_s.any():
         return None
-    n, table = topology.n_nodes, np.arange(topology.n_nodes + topology.n_links, dtype=np.int32)[None]
-    generators: list[Int32Array] = []
-    for proposal in proposed_automorphisms(topology):
-        kept = _keeping_power(proposal, demands)
-        if kept is None or np.any(kept == ranks):
-            continue
-        try:
-            links = link_map(topology, topology, kept.astype(np.int32))
-        except TreadleError:
-            continue
-        one = np.concatenate([kept, n + links.astype(np.int64)]).astype(np.int32)
-        grown = _generated(table, [*generators, one], n)
-        if grown is not None:
-            table = grown
-            generators.append(one)
-    if n > _MAX_SOURCES * len(table):
-        return None
-    return Translations(table[:, :n], table[:, n:] - np.int32(n))
-
-
-def _keeping_power(node_map: Int64Array, demands: Int64Array) -> Int64Array | None:
-    """The least power of a map that keeps all demands and is no identity."""
-    power = node_map
-    for _ in range(_MAX_POWER):
-        if np.array_equal(power, np.arange(len(power))):
-            return None
-        if np.array_equal(demands[power[:, None], power], demands):
-            return power
-        power = node_map[power]
-    return None
-
-
-def _generated(subgroup: Int32Array, generators: list[Int32Array], n: int) -> Int32Array | None:
-    """The group of these, with its subgroup by all but the last; None if some element fixes a node."""
-    cosets = [subgroup]
-    place = np.full(n, -1, dtype=np.int64)  # row of the element that takes node 0 to each node
-    place[subgroup[:, 0]] = np.arange(len(subgroup))
-    leaders = [subgroup[0]]
-    for leader in leaders:
-        for generator in generators:
-            product = generator[leader]
-            row = int(place[product[0]])
-            if row >= 0:
-                if not np.array_equal(cosets[row // len(subgroup)][row % len(subgroup)], product):
-                    return None
-                continue
-            coset = product[subgroup]
-            if np.any(place[coset[:, 0]] >= 0):
-                return None
-            place[coset[:, 0]] = len(cosets) * len(subgroup) + np.arange(len(subgroup))
-            cosets.append(coset)
-            leaders.append(product)
-    table = np.concatenate(cosets)
-    return None if np.any(table[1:, :n] == np.arange(n)) else table
+    found = translations_of(topology, ranks, collective.pair_demands.between)
+    return found if topology.n_nodes <= _MAX_SOURCES * len(found.nodes) else None
 
 
 def translated_exchange(
@@ -142,7 +68,7 @@ def translated_exchange(
     collective : Collective
         All pairs that have something for one another have the same.
     group : Translations
-        From `translations_of`.
+        From `few_translated`.
     max_chunks : int
         Of a shard.
     max_steps : int, optional
