@@ -127,7 +127,7 @@ class _PathSearch:
         self.width: NDArray[np.float64] = bandwidths / bandwidths.min()
         roots = np.unique(group.nodes.min(axis=0))
         source, target = np.nonzero(collective.pair_demands.between[roots])
-        hops = self._hops(roots)
+        hops = np.stack([self._distances(int(root), np.ones(len(self._used)))[0] for root in roots])
         load = float(hops[source, target].sum()) / len(first)
         self._most_hops = int(hops[source, target].max()) + _SPARE_HOPS
         even = load / (STEPS_PER_HOP * (self._most_hops - _SPARE_HOPS))
@@ -139,9 +139,6 @@ class _PathSearch:
         self.target = np.repeat(target, parts)
         self._table = np.full((len(self.source), self._most_hops), -1, dtype=np.int32)
         self._counts = np.zeros((len(self.source), len(first)))
-
-    def _hops(self, roots: Int64Array) -> NDArray[np.float64]:
-        return np.stack([self._distances(int(root), np.ones(len(self._used)))[0] for root in roots])
 
     def _distances(self, root: int, lengths: NDArray[np.float64]) -> tuple[NDArray[np.float64], Int64Array]:
         """Bellman-Ford: the distance of each node, and the last link of a shortest path to it."""
@@ -186,7 +183,10 @@ class _PathSearch:
                 counts = self._counted(table)
                 for i, piece in enumerate(pieces.tolist()):
                     other = loads + (counts[i] - self._counts[piece]) / self.width
-                    if sweep and not _is_leveller(other, loads):
+                    most = max(float(loads.max()), 1e-9)
+                    if sweep and not np.sum((other / most) ** _SHARPNESS) < np.sum(
+                        (loads / most) ** _SHARPNESS
+                    ):
                         continue
                     loads, moved = other, moved + 1
                     self._counts[piece] = counts[i]
@@ -235,9 +235,3 @@ class _PathSearch:
             offsets_of(np.count_nonzero(self._table >= 0, axis=1)),
             self._orbit[self.links].astype(np.int32),
         )
-
-
-def _is_leveller(other: NDArray[np.float64], loads: NDArray[np.float64]) -> bool:
-    """Whether other loads have a smaller sum of powers."""
-    most = float(loads.max())
-    return bool(((other / most) ** _SHARPNESS).sum() < ((loads / most) ** _SHARPNESS).sum())
