@@ -78,7 +78,12 @@ def read_figures(text: str, cpu_s: float, megabytes: float) -> Measured:
 
 
 def measure(command: str) -> Measured:
-    """Run a command in a process below one of its own, so that memory is its own."""
+    """Run a command and read what it prints."""
+    return read_figures(*printed_and_used(command))
+
+
+def printed_and_used(command: str) -> tuple[str, float, float]:
+    """What a command prints, CPU seconds and MB, in a process below one of its own: memory is its own."""
     inner = (
         "import resource, subprocess, sys; done = subprocess.run(sys.argv[1:]); "
         "used = resource.getrusage(resource.RUSAGE_CHILDREN); "
@@ -88,7 +93,7 @@ def measure(command: str) -> Measured:
     done = subprocess.run(words, capture_output=True, text=True, check=True)
     used = re.search(r"^used ([\d.]+) (\d+)$", done.stdout, re.MULTILINE)
     assert used is not None
-    return read_figures(done.stdout, float(used[1]), int(used[2]) / memory_unit())
+    return done.stdout, float(used[1]), int(used[2]) / memory_unit()
 
 
 def memory_unit() -> int:

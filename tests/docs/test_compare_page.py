@@ -15,7 +15,8 @@ from treadle.formats.schedule_source import schedule_sources
 SHARES = {
     "torus:4,4": {"tacos": 100.0, "te-ccl": 93.8},
     "mesh:4,4": {"tto": 91.3},
-    "torus:3,3": {"te-ccl-alltoall": 100.0},
+    "torus:3,3": {"te-ccl-alltoall": 100.0, "taccl-alltoall": 100.0},
+    "dgx_a100:2": {"taccl": 98.9},
     "mi250:2": {"blink": 37.9},
 }
 """Of the optimum, per cent, of peers on the page."""

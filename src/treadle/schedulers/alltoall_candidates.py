@@ -46,6 +46,7 @@ from treadle.synthesis.alltoall.steps.time_stepped import (
     time_stepped_flow,
 )
 from treadle.synthesis.alltoall.steps.timed_paths import ChunkedExchange, chunked_exchange
+from treadle.synthesis.alltoall.steps.translated_steps import few_translated, translated_exchange
 from treadle.synthesis.alltoall.steps.unequal_steps import (
     COARSE,
     FINE,
@@ -65,6 +66,9 @@ SHORTEST_PATHS, TIME_STEPPED = "shortest-paths", "tsmcf"
 
 SEARCHED_PAIRS = 5000
 """Pairs above which routes are searched, not taken from a flow."""
+
+_TRANSLATED_PAIRS = 2**19
+"""Pairs above which symmetric fabrics have routes of one source of each orbit: others take minutes."""
 
 _PATHS_TIME, _STEPS_TIME = 0.4, 0.6
 """Parts of the time until a deadline by which paths and steps are to be there."""
@@ -193,10 +197,11 @@ def choose_steps(problem: Problem, found: Result, chunks: int | None) -> Result:
     topology, collective, queued = problem.topology, problem.collective, found.schedule
     if found.is_late or found.bound is None or not isinstance(queued, ExchangeSchedule):
         return found
+    if not _has_small_program(topology, collective):
+        return found
     least = collective.pair_demands.buffer_units / found.bound.algbw
     taken = collective.pair_demands.buffer_units / exchange_algbw(topology, collective, queued)
-    is_best = queued.n_steps <= least_steps(topology, collective) and taken <= (1 + _AS_GOOD) * least
-    if is_best or not _has_small_program(topology, collective):
+    if queued.n_steps <= least_steps(topology, collective) and taken <= (1 + _AS_GOOD) * least:
         return found
     start = process_time()
     try:
@@ -275,6 +280,15 @@ def _searched_steps(
     topology: Topology, collective: Collective, chunks: int | None, max_steps: int | None
 ) -> Result:
     """One path a piece of demand by local search, in steps that take hardly longer than the fullest link."""
+    demand = collective.pair_demands.between
+    if np.count_nonzero(demand) > _TRANSLATED_PAIRS and demand.max() == 1:
+        group = few_translated(topology, collective)
+        if group is not None:
+            schedule = translated_exchange(
+                topology, collective, group, max_chunks=chunks or MAX_HOP_CHUNKS, max_steps=max_steps
+            )
+            rate = alltoall_rate(Problem(topology, collective))
+            return Result(schedule, bound_of_alltoall(rate), is_late=rate.is_late)
     by_then, at_last = until(_PATHS_TIME), until(_STEPS_TIME)
     most = MAX_HOP_CHUNKS if chunks is None else chunks
     pieces = cut_demands(topology, collective, max_routes=most, max_hops=max_steps)

@@ -424,6 +424,16 @@ OWN = (
         comparing=Comparing.PRACTICE,
     ),
     _steps(
+        "taccl",
+        _GATHERS,
+        f"{_HERE}.step_candidates:taccl",
+        needs=(no_forwarders, equal_shards),
+        options=("chunks", "size"),
+        source="Shah et al., TACCL (NSDI 2023): its programs, on HiGHS",
+        comparing=Comparing.NAMED,
+        is_peer=True,
+    ),
+    _steps(
         "tacos",
         _GATHERS,
         f"{_PEERS}.tacos:tacos",
@@ -488,6 +498,15 @@ OWN = (
         f"{_EXCHANGES}.bruck:pairwise_exchange",
         needs=(no_switches,),
         source="Thakur, Rabenseifner and Gropp (IJHPCA 19, 2005), section 4.3",
+    ),
+    _exchanges(
+        "taccl-alltoall",
+        f"{_HERE}.step_candidates:taccl",
+        needs=(no_forwarders,),
+        options=("chunks", "size"),
+        source="Shah et al., TACCL (NSDI 2023): its programs, on HiGHS",
+        comparing=Comparing.NAMED,
+        is_peer=True,
     ),
     _exchanges(
         "te-ccl-alltoall",

@@ -9,17 +9,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from treadle.program.trees.box_program import box_rotation_of
 from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.schedules.alltoall.exchange_cost import exchange_loads
 from treadle.schedules.alltoall.route_cost import route_runtime
 from treadle.schedules.collective import Collective
+from treadle.schedules.factored import FactoredSchedule, expand
 from treadle.schedules.schedule import Schedule, written_out
 from treadle.schedules.steps.step_cost import shard_fraction, step_loads
 from treadle.schedules.steps.steps import StepSchedule
 from treadle.schedules.trees.forest import Forest, ForestSchedule
-from treadle.schedules.trees.forest_cost import algbw
+from treadle.schedules.trees.forest_cost import algbw, link_loads, rate_of_loads
 from treadle.schedules.trees.group_cost import group_algbw
 from treadle.schedules.trees.group_schedule import GroupSchedule
+from treadle.topologies.rotation import Rotation
 from treadle.topologies.topology import Topology
 
 _NANOSECOND = Fraction(1, 10**9)
@@ -63,6 +66,10 @@ def alpha_beta_curve(
     if isinstance(schedule, GroupSchedule):
         deepest = max(_deepest(topology, one, alpha_ns) for one in schedule.groups)
         return _by_rate(deepest, group_algbw(topology, schedule))
+    if isinstance(schedule, FactoredSchedule):
+        rotation = box_rotation_of(topology, collective, schedule)
+        if rotation is not None:
+            return _by_rate(*_of_one_box(topology, schedule, rotation, alpha_ns))
     written = written_out(schedule)
     if isinstance(written, ForestSchedule):
         return _by_rate(_deepest(topology, written, alpha_ns), algbw(topology, written))
@@ -78,6 +85,22 @@ def alpha_beta_curve(
         )
     routes = written
     return lambda size: route_runtime(topology, collective, routes, size, alpha_ns=alpha_ns)
+
+
+def _of_one_box(
+    topology: Topology, schedule: FactoredSchedule, rotation: Rotation, alpha_ns: int
+) -> tuple[int, Fraction]:
+    """Longest way, ns, and algbw by the trees of the first box, which turns take to all others."""
+    roots = range(schedule.n_ranks // rotation.boxes)
+    reduce, broadcast = (
+        None if forest is None else expand(forest, roots) for forest in (schedule.reduce, schedule.broadcast)
+    )
+    box = ForestSchedule(schedule.kind, reduce, broadcast)
+    own = link_loads(topology, box)
+    loads = np.zeros_like(own)
+    for turn in rotation.links:
+        loads += own[turn]
+    return _deepest(topology, box, alpha_ns), rate_of_loads(topology, loads, schedule.total_units)
 
 
 def _by_rate(latency_ns: int, rate: Fraction) -> Callable[[int], Fraction]:

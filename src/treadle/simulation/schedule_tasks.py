@@ -42,9 +42,11 @@ def schedule_graph(
     between messages that come at once.
     """
     if collective.n_ranks > MOST_WHOLE and isinstance(schedule, ForestSchedule | FactoredSchedule):
-        schedule = written_out(schedule)
-        assert isinstance(schedule, ForestSchedule)
         box = lower_box(topology, collective, schedule)
+        if box is None and isinstance(schedule, FactoredSchedule):
+            schedule = written_out(schedule)
+            assert isinstance(schedule, ForestSchedule)
+            box = lower_box(topology, collective, schedule)
         if box is not None:
             return task_graph(topology, box.program, partner=box.partner, link_of=box.link_of)
         if not may_be_whole:

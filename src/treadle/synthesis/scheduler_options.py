@@ -158,8 +158,8 @@ class StepOptions(SchedulerOptions):
     ----------
     chunks : int, optional
         Chunks per shard: the most that breadth-first broadcast may use (default as many as it needs), or the
-        number that exact synthesis (default 2), pipelined double binary trees (default 16), TACOS (default 4)
-        and TE-CCL (default 1) are to use. Of schedules for small sizes: pieces that follow each other.
+        number that exact synthesis (default 2), pipelined double binary trees (default 16), TACOS (4),
+        TE-CCL and TACCL (default 1) are to use. Of schedules for small sizes: pieces that follow each other.
     parts : int, optional
         Of schedules for small sizes in pieces: into how many parts each step is cut, so that over every link
         what others wait for most goes first; default 1, the step as it is.
@@ -172,7 +172,8 @@ class StepOptions(SchedulerOptions):
     symmetric : bool
         Of exact synthesis: search symmetric schedules only.
     size : SizeRequest, optional
-        Of breadth-first broadcast: leave out links whose latency does not pay at this size.
+        Of breadth-first broadcast: leave out links whose latency does not pay at this size. Of TACCL: what
+        its programs are for (default 1 GB).
     factors : sequence of int, optional
         Of allreduces factor by factor: the radices, from the digit that tells neighbours apart; their product
         is the number of ranks.

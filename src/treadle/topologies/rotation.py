@@ -15,6 +15,9 @@ import numpy as np
 from treadle.arrays import BoolArray, Int64Array
 from treadle.topologies.topology import Topology
 
+_MAX_CELLS = 2**26
+"""Turns times links of a rotation: half a gigabyte."""
+
 
 @dataclass(frozen=True, eq=False)
 class Rotation:

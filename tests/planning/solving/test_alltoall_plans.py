@@ -46,7 +46,7 @@ def test_from_a_fabric_to_moved_data(
     assert (values["pair_rate_bytes_per_s"], values["f"]) == (0.25, 0.25)
     assert values["optimal"] is True
     assert values["verified"] is True
-    assert values["steps"] == 3
+    assert values["steps"] == (4 if algorithm == "taccl-alltoall" else 3)  # its order on links is greedy
     values = run_json(capsys, "verify", str(path), "--topology", "hypercube:3")
     assert values["verified"] is True
     rows = run_json(capsys, "run", str(path), "--size", "1K,3000B")["rows"]
@@ -180,7 +180,7 @@ def test_sizes_that_cannot_be_are_refused() -> None:
     with pytest.raises(ScheduleError, match="one of the two"):
         solve("hypercube:3", "alltoall", size=SizeRequest(1024), rounds=(4,))
     for kind, algorithm in (("alltoall", "tsmcf"), ("allgather", None)):
-        with pytest.raises(ScheduleError, match="--size is for --algorithm bfb, pipelined or shortest-paths"):
+        with pytest.raises(ScheduleError, match="--size is for --algorithm bfb, taccl, pipelined, shortest"):
             solve("hypercube:3", kind, algorithm=algorithm, size=SizeRequest(1024))
 
 

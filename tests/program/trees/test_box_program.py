@@ -8,16 +8,18 @@ import numpy as np
 import pytest
 
 from treadle.inputs.problem import pose
-from treadle.planning import as_cost_model, solve_sizes
+from treadle.planning import as_cost_model, solve, solve_sizes
 from treadle.program.any_schedule import lower
 from treadle.program.operation_lists import OperationKind
-from treadle.program.trees.box_program import lower_box
+from treadle.program.trees.box_program import box_rotation_of, lower_box
 from treadle.schedulers.generation import generate
 from treadle.schedulers.schedulers import find_scheduler
 from treadle.schedulers.sizes import race
+from treadle.schedules.factored import CirculantTrees, FactoredSchedule
 from treadle.schedules.schedule import written_out
 from treadle.schedules.trees.forest import ForestSchedule
 from treadle.simulation import schedule_tasks
+from treadle.simulation.alpha_beta import alpha_beta_curve
 from treadle.simulation.clock import Clock
 from treadle.simulation.costs.message_prices import protocol_options
 from treadle.simulation.messages import seconds_below
@@ -58,6 +60,66 @@ def test_one_box_takes_as_long_as_all(fabric: str, collective: str, algorithm: s
             sliced = replace(options, slices=slices)
             found = [seconds_below(Clock(graph, sliced), size, sliced) for graph in (ours, theirs)]
             assert found[0] == pytest.approx(found[1], rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("fabric", "collective"),
+    [
+        ("dgx_h100:4", "allgather"),
+        ("dgx_h100:5", "allreduce"),
+        ("leaf_spine(4, 2, oversubscription=2)", "reduce-scatter"),
+        ("pods(3, 4, gpus_per_box=4)", "allreduce"),
+    ],
+)
+def test_factored_trees_need_not_be_written_out(fabric: str, collective: str) -> None:
+    """Boxes of a pod are no turns of those of another one, so a pod stands for all pods."""
+    plan = solve(fabric, collective, form="factored").plan
+    assert plan is not None
+    topology, schedule = plan.topology, plan.entries[0].schedule
+    assert isinstance(schedule, FactoredSchedule)
+    box = lower_box(topology, plan.collective, schedule)
+    assert box is not None
+    one = task_graph(topology, box.program, partner=box.partner, link_of=box.link_of)
+    explicit = written_out(schedule)
+    whole = task_graph(topology, lower(topology, plan.collective, explicit))
+    assert whole.n_tasks >= one.n_tasks * 3
+    (options,) = protocol_options(SimulationOptions(alpha_ns=0), as_cost_model("reference"))
+    for size, slices in ((2**10, 1), (2**28, 4)):
+        sliced = replace(options, slices=slices)
+        found = [seconds_below(Clock(graph, sliced), size, sliced) for graph in (one, whole)]
+        assert found[0] == pytest.approx(found[1], rel=1e-9)
+    curves = [alpha_beta_curve(topology, plan.collective, form, alpha_ns=7) for form in (schedule, explicit)]
+    assert curves[0](2**20) == curves[1](2**20)
+
+
+def test_factored_trees_that_differ_have_no_rotation() -> None:
+    """A failed link, two children of a box in the other order, and one box's exits on other links."""
+    damaged = solve("dgx_h100:4", "allgather", form="factored", without=["box1.gpu2--ib0"]).plan
+    assert damaged is not None
+    schedule = damaged.entries[0].schedule
+    assert isinstance(schedule, FactoredSchedule)
+    assert box_rotation_of(damaged.topology, damaged.collective, schedule) is None
+    plan = solve("dgx_h100:4", "allgather", form="factored").plan
+    assert plan is not None
+    schedule = plan.entries[0].schedule
+    assert isinstance(schedule, FactoredSchedule)
+    assert box_rotation_of(plan.topology, plan.collective, schedule) is not None
+    assert schedule.broadcast is not None
+    (layer,) = schedule.broadcast.layers
+    children = layer.children.copy()
+    first = layer.child_offset[2]
+    children[[first, first + 1]] = children[[first + 1, first]]
+    trees = layer.pieces[layer.kind[0]].trees
+    assert isinstance(trees, CirculantTrees)
+    links = trees.out_links.copy()
+    links[1] = np.roll(links[1], 1)
+    pieces = [
+        replace(one, trees=replace(trees, out_links=links)) if one.trees is trees else one
+        for one in layer.pieces
+    ]
+    for changed in (replace(layer, children=children), replace(layer, pieces=tuple(pieces))):
+        other = replace(schedule, broadcast=replace(schedule.broadcast, layers=(changed,)))
+        assert box_rotation_of(plan.topology, plan.collective, other) is None
 
 
 def test_both_ends_of_a_message_are_partners() -> None:

@@ -14,6 +14,7 @@ from treadle.inputs.problem import pose
 from treadle.schedulers.bounds import find_bound
 from treadle.simulation.cost_models import as_cost_model
 from treadle.simulation.costs.cost_model import ClassCost, CostModel, Protocol
+from treadle.simulation.size_bounds.checked_fabric import CheckedFabric
 from treadle.simulation.size_bounds.problem_bounds import size_bounds
 from treadle.simulation.size_bounds.size_bound_check import check_size_bounds
 from treadle.simulation.size_bounds.size_witness import (
@@ -27,9 +28,19 @@ from treadle.simulation.size_bounds.size_witness import (
     SizeBound,
     SizeProof,
 )
+from treadle.topologies import parse
 from treadle.topologies.topology import Topology, TopologyBuilder
 
 BOX_OF = (0, 0, 1, 1)
+
+
+@pytest.mark.parametrize("fabric", ["dgx_h100:2", "pods(2, 2, gpus_per_box=2)", "torus:3,4", "gb200_nvl72:2"])
+def test_the_nearest_two_ranks_are_those_of_all_pairs(fabric: str) -> None:
+    checked = CheckedFabric(parse(fabric), as_cost_model("reference").protocols[0])
+    ranks = checked.topology.compute_nodes.tolist()
+    ways = (checked.latencies([rank], checked.known) for rank in ranks)
+    least = min(way[node] for rank, way in zip(ranks, ways, strict=True) for node in ranks if node != rank)
+    assert checked.least_between(ranks) == least
 
 
 def two_boxes() -> Topology:

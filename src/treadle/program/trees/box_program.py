@@ -1,9 +1,10 @@
 """The part of one box for those of all: trees that a rotation of the boxes takes to one another.
 
 Where the trees of each box's roots are those of the first box's, turned, everything that happens follows from
-the trees of one box. Each of their transfers stands for as many as there are boxes; one of these leaves the
-first box, and one arrives there. Their operations are made as for all ranks (`forest_program`), those of the
-first box only, so what a program of all ranks costs is divided by the number of boxes.
+the trees of one box. Trees that are written out are compared one by one, factored ones by their pieces. Each
+transfer of one box's trees stands for as many as there are boxes; one of these leaves the first box, and one
+arrives there. Their operations are made as for all ranks (`forest_program`), those of the first box only, so
+what a program of all ranks costs is divided by the number of boxes.
 
 The whole of which this is the part has the same messages as the program of all ranks, but for two things that
 turns do not respect: chunks are joined into one message only if their roots are in one box, and of messages
@@ -38,9 +39,13 @@ from treadle.program.trees.transfers import (
     all_transfers,
 )
 from treadle.schedules.collective import Collective, CollectiveKind
+from treadle.schedules.factored import CirculantTrees, FactoredSchedule, Layer
 from treadle.schedules.trees.forest import Forest, ForestSchedule
 from treadle.topologies.rotation import Rotation, box_rotation
 from treadle.topologies.topology import Topology
+
+_MAX_EDGES = 2**21
+"""Of the trees of the first box's roots: a kilobyte and some twenty microseconds each."""
 
 Paths = Int32Array | Int64Array
 """Numbers of paths."""
@@ -65,14 +70,43 @@ class BoxProgram:
     link_of: Int64Array
 
 
-def lower_box(topology: Topology, collective: Collective, schedule: ForestSchedule) -> BoxProgram | None:
+def box_rotation_of(
+    topology: Topology, collective: Collective, schedule: ForestSchedule | FactoredSchedule
+) -> Rotation | None:
+    """Return the rotation of boxes that leaves fabric and trees as they are, if there is one.
+
+    The trees of the first ``n_ranks / boxes`` roots then stand for all; None if they are too many. Factored
+    trees may be found different that are equal once they are written out, never the other way round.
+    """
+    units = schedule.root_multiplicity
+    if topology.injection_bytes_per_s.any():
+        return None
+    for size in _box_sizes(topology, collective, schedule):
+        if size * len(units) > _MAX_EDGES or not np.array_equal(units, np.roll(units, size)):
+            continue
+        rotation = box_rotation(topology, np.array(collective.ranks, dtype=np.int64), size)
+        if rotation is None:
+            continue
+        if isinstance(schedule, FactoredSchedule):
+            layers = [layer for forest in schedule.forests for layer in forest.layers]
+            is_turned = all(_is_turned_layer(layer, rotation.links[1], size) for layer in layers)
+        else:
+            is_turned = all(_is_turned(forest, rotation, size) for forest in schedule.forests)
+        if is_turned:
+            return rotation
+    return None
+
+
+def lower_box(
+    topology: Topology, collective: Collective, schedule: ForestSchedule | FactoredSchedule
+) -> BoxProgram | None:
     """The first box's part of a program, if that says all.
 
     Parameters
     ----------
     topology : Topology
     collective : Collective
-    schedule : ForestSchedule
+    schedule : ForestSchedule or FactoredSchedule
         Verified.
 
     Returns
@@ -85,17 +119,10 @@ def lower_box(topology: Topology, collective: Collective, schedule: ForestSchedu
     -----
     Boxes are those of `send_order.turns_of`. O(trees N) time to compare trees, the rest by the box.
     """
-    size = _box_size(topology, collective)
-    units = schedule.root_multiplicity
-    if (
-        size is None
-        or not np.array_equal(units, np.roll(units, size))
-        or topology.injection_bytes_per_s.any()
-    ):
+    rotation = box_rotation_of(topology, collective, schedule)
+    if rotation is None:
         return None
-    rotation = box_rotation(topology, np.array(collective.ranks, dtype=np.int64), size)
-    if rotation is None or not all(_is_turned(forest, rotation, size) for forest in schedule.forests):
-        return None
+    size = collective.n_ranks // rotation.boxes
     transfers = all_transfers(topology, schedule, 1, roots=size)
     if not rotation.moves[transfers.path_links].all():
         return None
@@ -103,18 +130,82 @@ def lower_box(topology: Topology, collective: Collective, schedule: ForestSchedu
     return None if in_network_sends(topology, found.program).size else found
 
 
-def _box_size(topology: Topology, collective: Collective) -> int | None:
-    """Ranks of each box, where several boxes of one size follow one another."""
+def _box_sizes(
+    topology: Topology, collective: Collective, schedule: ForestSchedule | FactoredSchedule
+) -> list[int]:
+    """Ranks of each box where several of one size follow one another; of factored trees also outer pieces."""
     if (
         collective.kind is CollectiveKind.ALLTOALL
         or collective.kind.is_rooted
         or collective.groups is not None
     ):
-        return None
-    box = turns_of(topology, collective).box
+        return []
+    box, n = turns_of(topology, collective).box, collective.n_ranks
     size = int(np.count_nonzero(box == 0))
-    is_even = len(box) % size == 0 and np.array_equal(box, np.arange(len(box)) // size)
-    return size if is_even and size < len(box) else None
+    is_even = n % size == 0 and np.array_equal(box, np.arange(n) // size)
+    sizes = [size] if is_even and size < n else []
+    if isinstance(schedule, FactoredSchedule):
+        outer = {len(layer.pieces[layer.kind[0]].native) for one in schedule.forests for layer in one.layers}
+        sizes += [n // count for count in sorted(outer, reverse=True) if 1 < count < n and not n % count]
+    return list(dict.fromkeys(sizes))
+
+
+def _is_turned_layer(layer: Layer, turn: Int64Array, size: int) -> bool:
+    """Whether a layer is itself again if each rank becomes the one `size` on and each link its `turn`.
+
+    A piece may only take the place of one of the same kind, child for child and link for link, since units
+    are counted in their order. The outermost one stays, and its trees must not tell its children apart.
+    """
+    n_ranks = int(layer.children.max()) + 1
+    around = np.repeat(np.arange(layer.n_pieces), np.diff(layer.child_offset))
+    place = np.empty(n_ranks + layer.n_pieces, dtype=np.int64)  # of each rank, then of each piece backwards
+    place[layer.children] = np.arange(len(layer.children))
+    image = np.zeros(layer.n_pieces, dtype=np.int64)
+    for piece in range(layer.n_pieces - 1, -1, -1):  # the pieces inside have greater numbers
+        span = slice(layer.child_offset[piece], layer.child_offset[piece + 1])
+        children = layer.children[span].astype(np.int64)
+        inner = children < 0
+        children[inner] = ~image[~children[inner]]
+        children[~inner] = (children[~inner] + size) % n_ranks
+        moved = place[children]
+        links = turn[layer.links[layer.link_offset[piece] : layer.link_offset[piece + 1]]]
+        if piece == 0:
+            return bool(np.all(around[moved] == 0)) and _is_turned_piece(layer, moved, links)
+        other = image[piece] = int(around[moved[0]])
+        own = layer.links[layer.link_offset[other] : layer.link_offset[other + 1]]
+        if (
+            layer.kind[other] != layer.kind[piece]
+            or not np.array_equal(moved, layer.child_offset[other] + np.arange(len(moved)))
+            or not np.array_equal(links, own)
+        ):
+            return False
+    return False
+
+
+def _is_turned_piece(layer: Layer, moved: Int64Array, links: Int64Array) -> bool:
+    """Whether the outermost piece is itself again if its children and links become these.
+
+    A rotation leaves circulant trees as they are if columns of children that it takes to one another hold the
+    same units on links that it takes to one another.
+    """
+    piece, own = layer.pieces[layer.kind[0]], layer.links[: layer.link_offset[1]]
+    trees, n = piece.trees, len(moved)
+    local = np.minimum(np.searchsorted(own, links), len(own) - 1)
+    if (
+        not isinstance(trees, CirculantTrees)
+        or not np.array_equal(moved, (np.arange(n) + moved[0]) % n)
+        or not np.array_equal(own[local], links)
+        or not np.array_equal(piece.native[moved], piece.native)
+    ):
+        return False
+    return all(
+        np.array_equal(getattr(trees, f"{side}_links")[moved], local[getattr(trees, f"{side}_links")])
+        and all(
+            np.array_equal(getattr(trees, key)[moved], getattr(trees, key))
+            for key in (f"{side}_first", f"{side}_offset")
+        )
+        for side in ("out", "in")
+    )
 
 
 def _is_turned(forest: Forest, rotation: Rotation, size: int) -> bool:

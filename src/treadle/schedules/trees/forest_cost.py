@@ -33,10 +33,14 @@ def algbw(topology: Topology, schedule: ForestSchedule) -> Fraction:
     The time is that of the most congested link, M/R * max load/bandwidth, where reducing and broadcasting
     forests of an allreduce run at once.
     """
-    loads = link_loads(topology, schedule)
+    return rate_of_loads(topology, link_loads(topology, schedule), schedule.total_units)
+
+
+def rate_of_loads(topology: Topology, loads: Int64Array, total_units: int) -> Fraction:
+    """Algorithmic bandwidth in bytes/s of loads in units, R of which are the data."""
     used = np.flatnonzero(loads)
     rates = {(int(topology.bandwidths[e]), int(loads[e])) for e in used}
-    return schedule.total_units * min(Fraction(bandwidth, load) for bandwidth, load in rates)
+    return total_units * min(Fraction(bandwidth, load) for bandwidth, load in rates)
 
 
 def height(tree: Tree) -> int:

@@ -104,6 +104,32 @@ class CheckedFabric:
         ]
         return least_prices(arcs, [starts])[0]
 
+    def least_between(self, nodes: Collection[int]) -> int:
+        """Least latency from one of some nodes to another of them: every node keeps its two nearest."""
+        leaving: dict[int, list[tuple[int, int]]] = {}
+        for tail, head, _, latency in self.links:
+            leaving.setdefault(tail, []).append((head, latency))
+        near = {node: {node: 0} for node in nodes}
+        todo = set(nodes)
+        while todo:
+            reached: set[int] = set()
+            for node in todo:
+                for other, latency in leaving.get(node, ()):
+                    mine = near.setdefault(other, {})
+                    for source, way in list(near[node].items()):
+                        way += latency
+                        if way >= mine.get(source, way + 1):
+                            continue
+                        if source not in mine and len(mine) == 2:
+                            farthest = max(mine, key=mine.__getitem__)
+                            if way >= mine[farthest]:
+                                continue
+                            del mine[farthest]
+                        mine[source] = way
+                        reached.add(other)
+            todo = reached
+        return min(way for node in nodes for source, way in near[node].items() if source != node)
+
     def of_one_class(self) -> tuple[ClassCost, list[Hop]]:
         """The costs of the only class of links, and all links but self-loops."""
         if len(self.known) != 1:

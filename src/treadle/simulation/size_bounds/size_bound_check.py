@@ -179,10 +179,7 @@ class _Check(CheckedFabric):
         if len(set(collective.shard_weights)) > 1 or not here or not there:
             raise ScheduleError("size bound: nothing leaves the nodes, or shards differ")
         before, after = self.latencies(here, self.known), self.latencies(there, self.known, backwards=True)
-        nearest = min(
-            min((way for node, way in self.latencies([rank], self.known).items() if node in ranks - {rank}))
-            for rank in ranks
-        )
+        nearest = self.least_between(ranks)
         costs = [self.cost(one) for one in self.known]
         message = nearest + min(one.occupancy_ns + one.alpha_ns for one in costs)
         extra = message * int(kind.reduces and len(here) > 1)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from treadle.arrays import BoolArray, Int64Array, offsets_of
+from treadle.arrays import BoolArray, Int64Array, distinct, mask_of, offsets_of
 from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.schedules.collective import Collective
 from treadle.topologies.topology import Topology
@@ -61,11 +61,18 @@ class _ExchangeCheck:
         stride = schedule.n_chunks + 1
         base = sends.shard.astype(np.int64) * stride
         ends = np.arange(schedule.n_shards, dtype=np.int64) * stride
-        self._places = np.unique(
-            np.concatenate([ends, ends + schedule.n_chunks, base + sends.low, base + sends.high])
-        )
-        self._first = np.searchsorted(self._places, base + sends.low)
-        self._past = np.searchsorted(self._places, base + sends.high)
+        bounds = [ends, ends + schedule.n_chunks, base + sends.low, base + sends.high]
+        total = schedule.n_shards * stride
+        if total <= 4 * len(base):  # a table of all places is smaller than what has to be sorted
+            is_place = mask_of(total, bounds[0])
+            for places in bounds[1:]:
+                is_place[places] = True
+            self._places = np.flatnonzero(is_place)
+            number = np.cumsum(is_place) - 1
+            self._first, self._past = (number[places] for places in bounds[2:])
+        else:
+            self._places = distinct(np.concatenate(bounds))
+            self._first, self._past = (np.searchsorted(self._places, places) for places in bounds[2:])
         self._step = np.repeat(np.arange(sends.n_steps, dtype=np.int64), np.diff(sends.step_offset))
 
     def windows(self) -> Iterator[tuple[int, int, Int64Array]]:

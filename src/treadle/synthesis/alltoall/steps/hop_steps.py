@@ -25,7 +25,7 @@ from treadle.synthesis.core_values.lane_values import HopPaths, StepPace
 from treadle.synthesis.runs import within
 from treadle.topologies.topology import Topology
 
-_STEPS_PER_HOP, _UNEQUAL_STEPS = 3, 2
+STEPS_PER_HOP, _UNEQUAL_STEPS = 3, 2
 """Steps for each hop of the longest path, unless told otherwise: room to place nearly all hops freely.
 
 Unequal demands fill each step's caps less exactly, so fewer steps lose less.
@@ -65,7 +65,7 @@ MAX_CHUNKS = 64
 
 
 @dataclass(frozen=True, eq=False)
-class _Runs:
+class Runs:
     """Runs of chunks with their paths: routes, cut into equal parts.
 
     Parameters
@@ -143,24 +143,42 @@ def routes_in_steps(
     hops = routes.hops
     longest = int(hops.max(initial=0))
     demands = collective.pair_demands.between
-    each = _STEPS_PER_HOP if demands[demands > 0].min() == demands.max() else _UNEQUAL_STEPS
+    each = STEPS_PER_HOP if demands[demands > 0].min() == demands.max() else _UNEQUAL_STEPS
     n_steps = each * longest if max_steps is None else max_steps
-    if longest > n_steps:
-        raise InfeasibleError(
-            f"{topology.name}: a route has {longest} hops, at most {n_steps} steps are allowed (--max-steps)"
-        )
     width = topology.bandwidths / topology.bandwidths.min()
     runs = _runs(collective, routes, n_steps, width, max_chunks)
-    caps = _caps(_loads(runs, width), n_steps, is_tight)
-    sweeps = min(_SWEEPS, _MOST_WORK // max(1, len(runs.links) * n_steps)) if is_tight else 0
-    pace = StepPace(_TRIES, max_passes, max(1, int(caps.sum()) // _RISES), seed, sweeps)
-    given = HopPaths(runs.offset, runs.links, runs.amount, width)
-    _, caps, step = run_until("steps", lambda control: core.assign_hop_steps(given, pace, caps, control))
+    step = assigned_steps(
+        runs, width, n_steps, topology.name, is_tight=is_tight, max_passes=max_passes, seed=seed
+    )
     path = np.repeat(np.arange(len(runs.amount), dtype=np.int32), np.diff(runs.offset))
     sends = [runs.shard[path], runs.links, step, runs.low[path], runs.high[path]]
     source, target = np.nonzero(collective.pair_demands.between)
     steps = steps_from_sends(Direction.BROADCAST, routes.n_ranks, runs.n_chunks, sends, homes=source.tolist())
     return ExchangeSchedule(steps, frozen(target, np.int32))
+
+
+def assigned_steps(
+    runs: Runs,
+    width: NDArray[np.float64],
+    n_steps: int,
+    name: str,
+    *,
+    is_tight: bool = False,
+    max_passes: int = _PASSES,
+    seed: int = 0,
+) -> Int32Array:
+    """The step of every hop of the runs; see `routes_in_steps`, whose error it raises."""
+    longest = int(np.diff(runs.offset).max(initial=0))
+    if longest > n_steps:
+        raise InfeasibleError(
+            f"{name}: a route has {longest} hops, at most {n_steps} steps are allowed (--max-steps)"
+        )
+    caps = _caps(_loads(runs, width), n_steps, is_tight)
+    sweeps = min(_SWEEPS, _MOST_WORK // max(1, len(runs.links) * n_steps)) if is_tight else 0
+    pace = StepPace(_TRIES, max_passes, max(1, int(caps.sum()) // _RISES), seed, sweeps)
+    given = HopPaths(runs.offset, runs.links, runs.amount, width)
+    _, caps, step = run_until("steps", lambda control: core.assign_hop_steps(given, pace, caps, control))
+    return step
 
 
 def _runs(
@@ -169,7 +187,7 @@ def _runs(
     n_steps: int,
     width: NDArray[np.float64],
     max_chunks: int,
-) -> _Runs:
+) -> Runs:
     """The routes cut so that many runs fit into a step's cap."""
     demands = collective.pair_demands.between
     demand = demands[demands > 0]
@@ -198,7 +216,7 @@ def _runs(
     offset = offsets_of(hops[run])
     place = np.repeat(routes.path_offset[run] - offset[:-1], hops[run]) + np.arange(offset[-1])
     amount = demand[shard[run]] * size
-    return _Runs(
+    return Runs(
         n_chunks,
         shard[run].astype(np.int32),
         (high - size).astype(np.int32),
@@ -229,7 +247,7 @@ def _uneven_runs(
     return n_chunks, of_block // 2, total * (turn + 1) // parts - total * turn // parts
 
 
-def _loads(runs: _Runs, width: NDArray[np.float64]) -> _Loads:
+def _loads(runs: Runs, width: NDArray[np.float64]) -> _Loads:
     hops, m = np.diff(runs.offset), len(width)
     longest = int(hops.max(initial=0))
     at = np.arange(len(runs.links)) - np.repeat(runs.offset[:-1], hops)
