@@ -79,7 +79,7 @@ def star_trees(piece: LocalPiece) -> tuple[LogicalGraph, Packing] | None:
         np.concatenate([np.full(len(arc), 2), np.ones(len(crossing), dtype=np.int64)]),
         np.concatenate([np.stack([first, last], axis=1).ravel(), crossing]),
     )
-    return graph, _packing(units + entered, helpers)
+    return graph, star_packing(units + entered, helpers)
 
 
 def _helpers(room: Int64Array) -> Int64Array:
@@ -180,8 +180,8 @@ def _graph(
     )
 
 
-def _packing(multiplicities: Int64Array, helpers: Int64Array) -> Packing:
-    """A weighted star for every child with unit trees, and one for each helper."""
+def star_packing(multiplicities: Int64Array, helpers: Int64Array) -> Packing:
+    """A weighted star for every child with unit trees, and one for each helper (columns as of `_helpers`)."""
     n = len(multiplicities)
     owner, helper, child, count = helpers
     own = multiplicities - sums_of(n, owner, count)
