@@ -69,7 +69,9 @@ def formula_height(piece: Piece, inside: ChildPieces, slots: Slots, follow: _Fol
         reach = [int(follow(0, rows).reach.max()) for rows in _parts(piece, trees, inside, chosen)]
         return Height(max(reach), is_exact=True)
     latest: list[tuple[int, int]] = []
-    if isinstance(trees, RelayTrees) and _native_runs(inside) <= _MAX_RUNS:
+    counts = np.bincount(inside.kind[inside.kind >= 0], minlength=len(inside.hops)).tolist()
+    runs = sum(count * len(_natives(hops)) for count, hops in zip(counts, inside.hops, strict=True))
+    if isinstance(trees, RelayTrees) and runs <= _MAX_RUNS:
         bound, latest = _relay_bound(trees, inside, slots)
     elif isinstance(trees, PlaneTrees):
         bound, latest = _plane_bound(trees, inside)
@@ -78,9 +80,9 @@ def formula_height(piece: Piece, inside: ChildPieces, slots: Slots, follow: _Fol
         delay = max(map(_delay, inside.hops), default=0)
         bound = max(_own_reach(inside), delay + 1 + relayed + _entered_reach(inside))
     # some unit trees: those that leave latest, and some of one child of each kind
-    counts = trees.root_units
-    _, roots = np.unique(np.stack([inside.kind, counts]), axis=1, return_index=True)
-    latest += [(root, unit) for unit in range(64) for root in roots.tolist() if unit < counts[root]]
+    planted = trees.root_units
+    _, roots = np.unique(np.stack([inside.kind, planted]), axis=1, return_index=True)
+    latest += [(root, unit) for unit in range(64) for root in roots.tolist() if unit < planted[root]]
     samples = _parts(piece, trees, inside, latest[: max(1, _SAMPLE_CELLS // trees.n_children)])
     highest = (int(follow(0, rows).reach.max()) for rows in samples)
     return Height(bound, is_exact and any(hops == bound for hops in highest))
@@ -114,12 +116,6 @@ def _natives(hops: Hops) -> Int64Array:
     """States of the native trees of a piece, run by run."""
     total = np.array([hops.piece.native.sum()])
     return hops.planted(np.zeros(1, dtype=np.int64), total).row
-
-
-def _native_runs(inside: ChildPieces) -> int:
-    """Runs of equal native trees of all children that are pieces."""
-    counts = np.bincount(inside.kind[inside.kind >= 0], minlength=len(inside.hops)).tolist()
-    return sum(count * len(_natives(hops)) for count, hops in zip(counts, inside.hops, strict=True))
 
 
 def _relay_bound(trees: RelayTrees, inside: ChildPieces, slots: Slots) -> tuple[int, list[tuple[int, int]]]:

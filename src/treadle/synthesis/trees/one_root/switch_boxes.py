@@ -143,7 +143,13 @@ def _placed(problem: Instance, cutting: Cutting, root: int, trees: int) -> list[
         ranks = cutting.children[cutting.child_offset[number] : cutting.child_offset[number + 1]]
         links = cutting.links[cutting.link_offset[number] : cutting.link_offset[number + 1]]
         place = np.flatnonzero(ranks == root).tolist()
-        ways = (_ways(piece, links, problem, leaving=leaving) for leaving in (False, True))
+        ways = []
+        for outside, ends in ((piece.tails, problem.tails), (piece.heads, problem.heads)):
+            chosen = np.flatnonzero(outside == piece.outside)
+            rows = zip(
+                piece.capacity[chosen].tolist(), chosen.tolist(), ends[links[chosen]].tolist(), strict=True
+            )
+            ways.append({end: (link, units) for units, link, end in sorted(rows)})  # the widest stays
         found.append(_Placed(kind, box, ranks, links, place[0] if place else None, *ways))
     found.sort(key=lambda each: each.root is None)
     return found
@@ -188,16 +194,6 @@ def _duties(
         from_root = () if each.root is None else tuple(each.out[top[tree][0]][0] for tree in range(trees))
         duties.append(_Duty(entry, exits, from_root, each.root))
     return duties
-
-
-def _ways(
-    piece: LocalPiece, links: Int32Array, problem: Instance, *, leaving: bool
-) -> dict[int, tuple[int, int]]:
-    """The widest link to (from) each switch outside of a box: its local number and its units."""
-    chosen = np.flatnonzero((piece.heads if leaving else piece.tails) == piece.outside)
-    ends = (problem.heads if leaving else problem.tails)[links[chosen]].tolist()
-    units = piece.capacity[chosen].tolist()
-    return {end: (link, size) for size, link, end in sorted(zip(units, chosen.tolist(), ends, strict=True))}
 
 
 def _trees_of(box: SwitchBox, duty: _Duty) -> BoxTrees:
