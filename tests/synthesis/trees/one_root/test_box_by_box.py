@@ -122,6 +122,7 @@ def test_random_boxes() -> None:
         ("leaf_spine(64,1)", 8, 4),
         ("leaf_spine(64,16,gpus_per_leaf=32)", 8, 6),
         ("leaf_spine(67,32,gpus_per_leaf=8)", 8, 6),  # of 8 exits of a leaf 2 fit a link
+        ("leaf_spine(7,7,gpus_per_leaf=5)", 8, 5),  # a tree leaves the root for the leaf that sends it on
         ("leaf_spine(40,4,gpus_per_leaf=12,oversubscription=3)", 8, 6),
         ("pods(64,32)", 8, 11),
     ],
@@ -147,7 +148,7 @@ def test_65536_ranks() -> None:
 
 def test_leaves_of_different_sizes() -> None:
     """Trees are few hops high, though nearly all that GPUs send is needed."""
-    whole = parse("leaf_spine(11,4,gpus_per_leaf=3)")
+    whole = parse("leaf_spine(11,4,gpus_per_leaf=4)")
     lame = without_failures(whole, ["leaf2.gpu0", "leaf5.gpu1", "spine1--leaf7"])
     for topology in (whole, lame):
         ranks = len(topology.compute_nodes)

@@ -112,10 +112,11 @@ def switch_boxes(
     widest = min((each.out[top][1] for each in placed for top in tops), default=0)
     turns = 1
     while turns <= len(tops):
-        spare = [min(each.spare(trees), widest * turns) for each in placed]
+        most = trees * (len(placed) - 1)  # exits that are needed in all
+        spare = [min(each.spare(trees), widest * turns, most) for each in placed]
         # where the root is, all trees leave as well
-        most = max(Counter(tree * turns % len(tops) for tree in range(trees)).values())
-        spare[0] = min(spare[0], max(0, widest - most) * turns)
+        shared = max(Counter(tree * turns % len(tops) for tree in range(trees)).values())
+        spare[0] = min(spare[0], max(0, widest - shared) * turns)
         duties = _duties(placed, spare, trees, tops, turns)
         if duties is not None:
             made: dict[tuple[int, _Duty], BoxTrees] = {}
@@ -126,7 +127,7 @@ def switch_boxes(
                 (made[each.kind, duty], each.ranks, each.links)
                 for each, duty in zip(placed, duties, strict=True)
             ]
-        turns *= 2
+        turns += 1
     return None
 
 
@@ -143,14 +144,14 @@ def _placed(problem: Instance, cutting: Cutting, root: int, trees: int) -> list[
         ranks = cutting.children[cutting.child_offset[number] : cutting.child_offset[number + 1]]
         links = cutting.links[cutting.link_offset[number] : cutting.link_offset[number + 1]]
         place = np.flatnonzero(ranks == root).tolist()
-        ways = []
+        sides = []
         for outside, ends in ((piece.tails, problem.tails), (piece.heads, problem.heads)):
             chosen = np.flatnonzero(outside == piece.outside)
             rows = zip(
                 piece.capacity[chosen].tolist(), chosen.tolist(), ends[links[chosen]].tolist(), strict=True
             )
-            ways.append({end: (link, units) for units, link, end in sorted(rows)})  # the widest stays
-        found.append(_Placed(kind, box, ranks, links, place[0] if place else None, *ways))
+            sides.append({end: (link, units) for units, link, end in sorted(rows)})  # the widest stays
+        found.append(_Placed(kind, box, ranks, links, place[0] if place else None, *sides))
     found.sort(key=lambda each: each.root is None)
     return found
 
@@ -158,7 +159,7 @@ def _placed(problem: Instance, cutting: Cutting, root: int, trees: int) -> list[
 def _duties(
     placed: list[_Placed], spare: list[int], trees: int, tops: list[int], turns: int
 ) -> list[_Duty] | None:
-    """What each box does if a tree crosses so many switches in turn; None if boxes or links lack units."""
+    """Duties of boxes where a tree crosses `turns` switches in turn; None if boxes or links lack units."""
     needed = len(placed) - 1  # once each tree leaves the root
     if min(spare) < 0 or sum(spare) < trees * needed:
         return None
@@ -166,9 +167,12 @@ def _duties(
     ends = needed * np.arange(1, trees + 1)
     begin = np.clip((stops - spare)[:, None], ends - needed, ends) - (ends - needed) + 1
     end = np.clip(stops[:, None], ends - needed, ends) - (ends - needed) + 1
+    # boxes are entered in order from the first that the tree leaves, which the root feeds
+    firsts = np.argmax(end > begin, axis=0)
+    turn_of = ((np.arange(len(placed))[:, None] - firsts) % len(placed) % turns).tolist()
     top = [[tops[(tree * turns + turn) % len(tops)] for turn in range(turns)] for tree in range(trees)]
     duties = []
-    for number, (each, first, last) in enumerate(zip(placed, begin.tolist(), end.tolist(), strict=True)):
+    for each, own, first, last in zip(placed, turn_of, begin.tolist(), end.tolist(), strict=True):
         ranges = [(low, high) if high > low else (1, 1) for low, high in zip(first, last, strict=True)]
         counts = [
             [len(range(low + (turn - low) % turns, high, turns)) for turn in range(turns)]
@@ -176,7 +180,7 @@ def _duties(
         ]
         into, out = Counter[int](), Counter[int]()
         for tree in range(trees):
-            into[top[tree][number % turns]] += 1
+            into[top[tree][own[tree]]] += 1
             out.update(dict(zip(top[tree], counts[tree], strict=True)))
             if each.root is not None:
                 out[top[tree][0]] += 1
@@ -184,7 +188,7 @@ def _duties(
             return None
         if any(used > each.out[one][1] for one, used in out.items()):
             return None
-        entry = tuple(each.into[top[tree][number % turns]][0] for tree in range(trees))
+        entry = tuple(each.into[top[tree][own[tree]]][0] for tree in range(trees))
         exits = tuple(
             tuple(
                 (each.out[one][0], count) for one, count in zip(top[tree], counts[tree], strict=True) if count

@@ -25,7 +25,7 @@ from treadle.synthesis.trees.tight_cuts.layer_solution import KindReport, layer_
 from treadle.synthesis.trees.tight_cuts.pieces import cut
 
 _MOST_DOUBLINGS = 24
-"""Of the least scale: with so many trees they are divided evenly enough."""
+"""Times that the least scale is doubled until trees are divided evenly enough."""
 
 
 @dataclass(frozen=True)
@@ -85,14 +85,14 @@ class _Boxes:
 
     Parameters
     ----------
-    home : array of int32, shape (N,)
+    box_of : array of int64, shape (N,)
         Box of each rank, from 0.
     sizes : array of int64, shape (boxes,)
     within, across : int
         Bytes/s into a rank, and out of it.
     """
 
-    home: Int64Array
+    box_of: Int64Array
     sizes: Int64Array
     within: int
     across: int
@@ -100,7 +100,7 @@ class _Boxes:
     @property
     def ranks(self) -> int:
         """N."""
-        return len(self.home)
+        return len(self.box_of)
 
     @property
     def kinds(self) -> list[int]:
@@ -139,9 +139,9 @@ def split_layers(problem: Instance, family: Family) -> Split | Refusal:
     in_box = (family.innermost[problem.tails] > 0) | (family.innermost[problem.heads] > 0)
     if np.any(crosses & in_box & (is_rank[problem.tails] == is_rank[problem.heads])):
         return Refusal("links across a box's border do not all join a rank and a switch outside")
-    home = family.innermost[problem.terminals].astype(np.int64) - 1
-    sizes = np.bincount(home, minlength=family.n_sets - 1)
-    boxes = _Boxes(home, sizes, int(sides[0][0]), int(sides[2][0]))
+    box_of = family.innermost[problem.terminals].astype(np.int64) - 1
+    sizes = np.bincount(box_of, minlength=family.n_sets - 1)
+    boxes = _Boxes(box_of, sizes, int(sides[0][0]), int(sides[2][0]))
     if not boxes.within or sizes.min() < 2:
         return Refusal("some rank is alone in its box")
     trees = Fraction(boxes.within + boxes.across, boxes.ranks - 1)
@@ -152,7 +152,9 @@ def split_layers(problem: Instance, family: Family) -> Split | Refusal:
         _even_scale(boxes, *widths),
         _least_integers([trees, Fraction(boxes.within), Fraction(boxes.across)]),
     )
-    scales = [least * 2**times for times in range(_MOST_DOUBLINGS)]
+    # a rank's units divide among several links only where they are even
+    is_single = widths == [[boxes.within], [boxes.across]]
+    scales = [least * 2**times for times in range(_MOST_DOUBLINGS if is_single else 0)]
     split: Split | Refusal = Refusal("capacities of 2**61 units or more would be needed")
     for scale in [*scales, even] if np.ptp(sizes) else [even, *scales]:
         if scale * (boxes.within + boxes.across) * 2 * problem.topology.n_links >= UNIT_LIMIT:
@@ -197,12 +199,12 @@ def _split_at(
     problem: Instance, family: Family, boxes: _Boxes, crosses: BoolArray, scale: Fraction
 ) -> Split | Refusal:
     """The layers at this scale: how many trees each rank has in them, and what enters and leaves it."""
-    n, home = boxes.ranks, boxes.home
-    rank, size = np.arange(n), boxes.sizes[home]
-    order = np.argsort(home, kind="stable")
+    n, box_of = boxes.ranks, boxes.box_of
+    rank, size = np.arange(n), boxes.sizes[box_of]
+    order = np.argsort(box_of, kind="stable")
     start = np.cumsum(boxes.sizes) - boxes.sizes
     place = np.empty(n, dtype=np.int64)
-    place[order] = rank - start[home[order]]
+    place[order] = rank - start[box_of[order]]
     trees = int(scale * (boxes.within + boxes.across) / (n - 1))
     within = int(scale * boxes.within)
     # all trees of all ranks, layer by layer: up to where boxes of each size are tight
@@ -222,13 +224,13 @@ def _split_at(
         # rank 0 is the root of the tree that comes after those with tight boxes
         roots = (after + (rank - 1 - last) % n) // n - (before + (rank - 1 - last) % n) // n
         if spare.any() and after == last + 1:
-            row, parent = _single_tree(spare, place, size, order[start[home]])
+            row, parent = _single_tree(spare, place, size, order[start[box_of]])
         else:
             # each tight box is entered once by each tree of others, evenly over its ranks
             tight, parent = size <= kind, None
             entered = np.where(tight, (after + place) // size - (before + place) // size, 0)
             if np.any(tight & (entered < roots)):
-                return Refusal("too few trees to divide them evenly")
+                return Refusal("too few unit trees to divide evenly")
             row = [
                 np.where(tight, after - before - entered, 0),
                 (size - 1) * entered,
@@ -244,12 +246,12 @@ def _split_at(
     beyond = sum(row[4] for row in rows) - int(scale * boxes.across)
     entered = rows[0][2] // (size - 1)
     if np.any(inside > entered):
-        return Refusal("too few trees to divide them evenly")
+        return Refusal("too few unit trees to divide evenly")
     rows[0][2] = rows[0][2] - inside
     if np.any(beyond) and (
         largest[-1] or parents[-1] is not None or np.any(rows[-1][4] - beyond < rows[-1][0])
     ):
-        return Refusal("too few trees without tight boxes to divide them evenly")
+        return Refusal("too few unit trees without tight boxes to divide evenly")
     rows[-1][4] = rows[-1][4] - beyond
     parts: list[Part] = []
     for kind, row, parent in zip(largest, rows, parents, strict=True):
@@ -263,7 +265,7 @@ def _split_at(
 def _single_tree(
     spare: Int64Array, place: Int64Array, size: Int64Array, first: Int64Array
 ) -> tuple[list[Int64Array], Int64Array]:
-    """What a unit tree of rank 0 takes of ranks' links, as in `_split_at`, and the ranks' parents.
+    """Units of ranks' links that a unit tree of rank 0 takes, as in `_split_at`, and the ranks' parents.
 
     In each box the first rank sends to the `spare` last ones, which take in one tree less than others in
     layers with tight boxes.
@@ -306,7 +308,7 @@ def _capacities(
         return None
     between = np.flatnonzero(inside & ~is_rank[tails] & ~is_rank[heads])
     if len(between):
-        sums = sums_of(len(boxes.sizes), boxes.home, units[0])
+        sums = sums_of(len(boxes.sizes), boxes.box_of, units[0])
         if np.any(sums % boxes.sizes):
             return None
         needed[between] = (sums // boxes.sizes)[box[between] - 1]
