@@ -37,6 +37,7 @@ def racks(sizes: tuple[int, ...], nvlink: int, nic: int) -> Topology:
         ((5, 4, 3, 4), 40, 5, 3),
         ((6, 6, 2), 9, 4, 3),
         ((8, 7, 7, 6, 5), 90, 6, 3),
+        ((8, 8, 8, 4), 69, 4, 3),  # the border of the last one nearly binds
     ],
 )
 @pytest.mark.parametrize(

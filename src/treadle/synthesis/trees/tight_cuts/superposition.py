@@ -248,9 +248,9 @@ def _split_at(
     if np.any(inside > entered):
         return Refusal("too few unit trees to divide evenly")
     rows[0][2] = rows[0][2] - inside
-    if np.any(beyond) and (
-        largest[-1] or parents[-1] is not None or np.any(rows[-1][4] - beyond < rows[-1][0])
-    ):
+    roots, is_flat = rows[-1][0], not largest[-1] and parents[-1] is None
+    # where each rank roots a tree, relays get the data from the root, and trees are 2 high (Theorem 13)
+    if np.any(beyond) and not (is_flat and roots.min() and np.all(rows[-1][4] - beyond >= roots)):
         return Refusal("too few unit trees without tight boxes to divide evenly")
     rows[-1][4] = rows[-1][4] - beyond
     parts: list[Part] = []

@@ -123,16 +123,16 @@ def decompose_with(
         if not tightest.rate:
             return Refusal("some rank cannot be reached")
         found = _attempts(problem, known, classes, tightest, trees, share)
-        if not isinstance(found, _Known):
+        if isinstance(found, Decomposition):
             return found
-        known = found
-        if known.family.n_sets == 1:
-            why = "no detected set can be made tight"
-            if share != 1 or tightest.rate != single_rate(problem):
-                return Refusal(why)
-            best = optimum_of_cut(problem, tightest)
-            layered = _superposed(problem, detected, best)
-            return Refusal(f"{why}; layers: {layered}") if isinstance(layered, Refusal) else layered
+        if isinstance(found, _Known) and found.family.n_sets > 1:
+            known = found
+            continue
+        why = found if isinstance(found, Refusal) else Refusal("no detected set can be made tight")
+        if share != 1 or tightest.rate != single_rate(problem):
+            return why
+        layered = _superposed(problem, detected, optimum_of_cut(problem, tightest))
+        return Refusal(f"{why}; layers: {layered}") if isinstance(layered, Refusal) else layered
     return Refusal("too many cuts had to be learnt")
 
 
