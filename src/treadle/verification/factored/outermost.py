@@ -12,7 +12,7 @@ from typing import Protocol
 
 import numpy as np
 
-from treadle.arrays import Int64Array
+from treadle.arrays import Int64Array, distinct
 from treadle.schedules.factored import (
     CirculantTrees,
     FormulaTrees,
@@ -29,7 +29,7 @@ from treadle.verification.factored.runs import Overlay, RunTable
 _SAMPLE_CELLS = 2**18  # trees times children that are followed
 _BATCH_CELLS = 2**16
 _LATEST = 16  # unit trees that leave latest
-_MAX_BLOCKS = 2**24  # followed one by one; plan files are hostile
+_MAX_RUNS = 2**24  # runs of equal trees that are followed one by one; plan files are hostile
 
 
 class _Followed(Protocol):
@@ -69,7 +69,9 @@ def formula_height(piece: Piece, inside: ChildPieces, slots: Slots, follow: _Fol
         reach = [int(follow(0, rows).reach.max()) for rows in _parts(piece, trees, inside, chosen)]
         return Height(max(reach), is_exact=True)
     latest: list[tuple[int, int]] = []
-    if isinstance(trees, RelayTrees) and total // trees.block <= _MAX_BLOCKS:
+    counts = np.bincount(inside.kind[inside.kind >= 0], minlength=len(inside.hops)).tolist()
+    runs = sum(count * len(_natives(hops)) for count, hops in zip(counts, inside.hops, strict=True))
+    if isinstance(trees, RelayTrees) and runs <= _MAX_RUNS:
         bound, latest = _relay_bound(trees, inside, slots)
     elif isinstance(trees, PlaneTrees):
         bound, latest = _plane_bound(trees, inside)
@@ -78,9 +80,9 @@ def formula_height(piece: Piece, inside: ChildPieces, slots: Slots, follow: _Fol
         delay = max(map(_delay, inside.hops), default=0)
         bound = max(_own_reach(inside), delay + 1 + relayed + _entered_reach(inside))
     # some unit trees: those that leave latest, and some of one child of each kind
-    counts = trees.root_units
-    _, roots = np.unique(np.stack([inside.kind, counts]), axis=1, return_index=True)
-    latest += [(root, unit) for unit in range(64) for root in roots.tolist() if unit < counts[root]]
+    planted = trees.root_units
+    _, roots = np.unique(np.stack([inside.kind, planted]), axis=1, return_index=True)
+    latest += [(root, unit) for unit in range(64) for root in roots.tolist() if unit < planted[root]]
     samples = _parts(piece, trees, inside, latest[: max(1, _SAMPLE_CELLS // trees.n_children)])
     highest = (int(follow(0, rows).reach.max()) for rows in samples)
     return Height(bound, is_exact and any(hops == bound for hops in highest))
@@ -105,36 +107,44 @@ def _reach(hops: Hops) -> int:
 
 def _delay(hops: Hops) -> int:
     """Most hops of native trees of one kind of child to anything that supplies an exit."""
-    states, ports = _natives(hops), np.arange(len(hops.port_child))
+    states, ports = np.unique(_natives(hops)), np.arange(len(hops.port_child))
     pairs = np.repeat(states, len(ports)), np.tile(ports, len(states))
     return int(hops.supply(*pairs).max(initial=0))
 
 
 def _natives(hops: Hops) -> Int64Array:
-    """States of the native trees of a piece."""
+    """States of the native trees of a piece, run by run."""
     total = np.array([hops.piece.native.sum()])
-    return np.unique(hops.planted(np.zeros(1, dtype=np.int64), total).row)
+    return hops.planted(np.zeros(1, dtype=np.int64), total).row
 
 
 def _relay_bound(trees: RelayTrees, inside: ChildPieces, slots: Slots) -> tuple[int, list[tuple[int, int]]]:
     """No tree of relay trees is higher; and roots and units of some trees that may be as high.
 
-    Blocks and relays are followed one by one.
+    Relays are followed one by one, and so are blocks, but for neighbours with equal trees in their own piece.
     """
     n, g = trees.n_children, trees.block
     blocks = trees.native_units // g
     before = np.cumsum(blocks) - blocks
-    # deliveries that each block gives away, and the first of those it makes
-    row_block = before[trees.relay_root] + trees.relay_block
-    given = np.zeros(int(blocks.sum()), dtype=np.int64)
-    np.add.at(given, row_block, trees.relay_count)
-    root = np.repeat(np.arange(n), blocks)
-    number = np.arange(len(root)) - before[root]
-    made = n - 1 - given
-    start = np.cumsum(made) - made
-    start -= start[np.minimum(before[root], len(root) - 1)]
     columns = _UnitColumns(trees, inside, slots)
-    delay = columns.delays(root, columns.natives(root, number * g, g), start * g, made * g)
+    row_block = before[trees.relay_root] + trees.relay_block
+    total = int(blocks.sum())
+    states = columns.natives(np.arange(n), np.zeros(n, dtype=np.int64), trees.native_units)
+    first_block = before[states.query]
+    ends = first_block + states.skip // g, first_block - (-(states.skip + states.units) // g)
+    begin = distinct(np.concatenate([before, row_block, row_block + 1, *ends]))
+    begin = begin[begin < total]
+    length = np.diff(np.append(begin, total))
+    # deliveries that each run of blocks gives away, and the first of those it makes
+    run = np.searchsorted(begin, row_block)
+    given = np.zeros(len(begin), dtype=np.int64)
+    np.add.at(given, run, trees.relay_count)
+    root = np.searchsorted(before, begin, side="right") - 1
+    number = begin - before[root]
+    made = length * (n - 1) - given
+    start = np.cumsum(made) - made
+    start -= start[np.searchsorted(begin, before[root])]
+    delay = columns.delays(root, columns.natives(root, number * g, length * g), start * g, made * g)
     # relays: after a child's own deliveries, row by row
     child, count = trees.relay_child.astype(np.int64), trees.relay_count
     own = np.zeros(n, dtype=np.int64)
@@ -148,10 +158,10 @@ def _relay_bound(trees: RelayTrees, inside: ChildPieces, slots: Slots) -> tuple[
     arrival = row_block - np.where(trees.relay_root > child, blocks[child], 0)
     late = columns.delays(child, columns.entered(child, arrival * g, g), duty * g, count * g)
     relayed = np.zeros(len(root), dtype=np.int64)
-    np.maximum.at(relayed, row_block, (formula_depth(trees) - 1) * (1 + late))
-    late_by_block = delay + relayed
-    most = int(late_by_block.max(initial=0))
-    top = np.flatnonzero(late_by_block == most)[: max(1, _LATEST // min(g, _LATEST))]
+    np.maximum.at(relayed, run, (formula_depth(trees) - 1) * (1 + late))
+    late_by_run = delay + relayed
+    most = int(late_by_run.max(initial=0))
+    top = np.flatnonzero(late_by_run == most)[: max(1, _LATEST // min(g, _LATEST))]
     begins = zip(root[top].tolist(), (number[top] * g).tolist(), strict=True)
     latest = [(one, first + unit) for one, first in begins for unit in range(min(g, _LATEST))]
     return max(_own_reach(inside), most + 1 + _entered_reach(inside)), latest
@@ -192,9 +202,9 @@ class _UnitColumns:
             units = first[child, column + 1] - first[child, column]
             self._sides.append((RunTable(child, first[child, column], units), local, offset[child, column]))
 
-    def natives(self, child: Int64Array, first: Int64Array, units: int) -> Overlay:
+    def natives(self, child: Int64Array, first: Int64Array, units: Int64Array) -> Overlay:
         """States of native unit trees of children, from the first on."""
-        return self._by_kind(child, lambda hops, mine: hops.planted(first[mine], np.full(len(mine), units)))
+        return self._by_kind(child, lambda hops, mine: hops.planted(first[mine], units[mine]))
 
     def entered(self, child: Int64Array, first: Int64Array, units: int) -> Overlay:
         """States of the trees that come in by entry units of children."""

@@ -120,6 +120,10 @@ def test_random_boxes() -> None:
         ("dgx_a100(64)", 8, 9),
         ("rail_optimized(16)", 8, 9),
         ("leaf_spine(64,1)", 8, 4),
+        ("leaf_spine(64,16,gpus_per_leaf=32)", 8, 6),
+        ("leaf_spine(67,32,gpus_per_leaf=8)", 8, 6),  # of 8 exits of a leaf 2 fit a link
+        ("leaf_spine(7,7,gpus_per_leaf=5)", 8, 5),  # a tree leaves the root for the leaf that sends it on
+        ("leaf_spine(40,4,gpus_per_leaf=12,oversubscription=3)", 8, 6),
         ("pods(64,32)", 8, 11),
     ],
 )
@@ -140,6 +144,34 @@ def test_65536_ranks() -> None:
     report = found.report
     assert not report.violations
     assert report.height_max <= 12
+
+
+def test_leaves_of_different_sizes() -> None:
+    """Trees are few hops high, though nearly all that GPUs send is needed."""
+    whole = parse("leaf_spine(11,4,gpus_per_leaf=4)")
+    lame = without_failures(whole, ["leaf2.gpu0", "leaf5.gpu1", "spine1--leaf7"])
+    for topology in (whole, lame):
+        ranks = len(topology.compute_nodes)
+        for root in (
+            0,
+            7,
+            ranks - 1,
+            topology.compute_nodes.tolist().index(topology.node_index("leaf5.gpu0")),
+        ):
+            for kind in ROOTED:
+                found = boxed(topology, root, kind)
+                checked(topology, found, root, kind)
+                assert isinstance(found, BoxForest)
+                assert found.best.algbw == found.units.fixed.algbw == 50 * 10**9
+                assert found.height <= 5
+
+
+def test_65536_ranks_below_leaves() -> None:
+    topology = parse("leaf_spine(2048,16,gpus_per_leaf=32)")
+    found = boxed(topology)
+    checked(topology, found, 0, CollectiveKind.BROADCAST)
+    assert isinstance(found, BoxForest)
+    assert (found.height, len(found.forest.tree_root)) == (8, 8)
 
 
 def test_a_root_in_the_middle_and_boxes_that_lost_links() -> None:
@@ -165,7 +197,7 @@ def test_why_it_is_not_made() -> None:
 
     assert reason("dgx_h100(2)", CollectiveKind.ALLGATHER) == "there is more than one root"
     assert reason("torus(4,4)") == reason("rail_optimized(4,spines=2)") == NO_BOXES
-    assert reason("leaf_spine(8,4)") == "tree 0 does not come to all boxes"
+    assert reason("fat_tree(8)") == "tree 0 does not come to all boxes"
     assert reason("dgx_h100(4)", trees=2**20) == f"{2**20} trees of 32 ranks are too many"
     assert reason("dgx_h100(16)", trees=2**13) == f"{2**13} trees of a box of 8 ranks are too many"
 

@@ -1,4 +1,4 @@
-"""Integers in proportion, scales of cut classes, and two layers of equal boxes."""
+"""Integers in proportion, scales of cut classes, and layers of boxes."""
 
 from __future__ import annotations
 
@@ -169,15 +169,11 @@ def test_two_layers_fill_every_rank(
     fabric = boxes(n_boxes, size, inside, across=across)
     found = split(fabric, size)
     assert isinstance(found, Split)
-    assert (found.boxes.trees, found.flat.trees) == trees
-    assert found.scale == scale
+    assert [set(part.multiplicities.tolist()) for part in found.parts] == [{each} for each in trees]
+    assert (found.scale, found.trees) == (scale, sum(trees))
     n, others = n_boxes * size, n_boxes - 1
-    for bandwidth, one, other in zip(
-        fabric.bandwidths.tolist(),
-        found.boxes.capacities.tolist(),
-        found.flat.capacities.tolist(),
-        strict=True,
-    ):
+    layers = (part.capacities.tolist() for part in found.parts)
+    for bandwidth, one, other in zip(fabric.bandwidths.tolist(), *layers, strict=True):
         if bandwidth == inside:
             assert (one, other) == (trees[0] * (n - 1 - others), 0)
             assert one == scale * inside
@@ -190,7 +186,7 @@ def test_two_layers_fill_every_rank(
     ("fabric", "weights", "words"),
     [
         (boxes(2, 3, 12, across=6), (1, 1, 2, 1, 1, 1), "shards are unequal"),
-        (boxes(2, 3, 12, across=6, odd=1), None, "boxes or their ranks are unequal"),
+        (boxes(2, 3, 12, across=6, odd=1), None, "ranks are joined unequally"),
         (boxes(2, 3, 60, across=6), None, "the borders of boxes bind, not the ranks"),
     ],
 )
@@ -202,11 +198,11 @@ def test_boxes_of_which_no_layers_are_made(
     assert str(found) == words
 
 
-def test_borders_that_just_bind_make_an_empty_flat_layer() -> None:
+def test_borders_that_just_bind_make_no_flat_layer() -> None:
     """24 (6 - 2) - 24 = 0 flat trees: 6 * 4 = 24."""
     found = split(boxes(2, 3, 24, across=6), 3)
     assert isinstance(found, Split)
-    assert (found.boxes.trees, found.flat.trees) == (1, 0)
+    assert (found.trees, len(found.parts)) == (1, 1)
     assert isinstance(split(boxes(2, 3, 25, across=6), 3), Refusal)
 
 
@@ -214,7 +210,7 @@ def test_families_of_which_no_layers_are_made() -> None:
     fabric = boxes(2, 3, 12, across=6, direct=True)
     found = split(fabric, 3)
     assert isinstance(found, Refusal)
-    assert str(found) == "boxes or their ranks are unequal"
+    assert str(found) == "ranks are joined unequally"
     plain = boxes(2, 2, 12, across=6)
     problem = instance_of(plain, on_all_ranks(plain, CollectiveKind.ALLGATHER))
     none = Family(np.array([-1], dtype=np.int32), np.zeros(7, dtype=np.int32))

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from treadle.synthesis.trees.tight_cuts.closed_forms.star import star_graph
+from treadle.synthesis.trees.tight_cuts.closed_forms.star import star_trees
 from treadle.synthesis.trees.tight_cuts.piece_tables import solve_table
 from treadle.synthesis.trees.tight_cuts.pieces import LocalPiece
 
@@ -30,8 +30,9 @@ def box(out: tuple[int, int, int] = (10, 6, 2), into: tuple[int, int, int] = (4,
 
 
 def test_stars_take_just_what_they_need() -> None:
-    graph = star_graph(box())
-    assert graph is not None
+    found = star_trees(box())
+    assert found is not None
+    graph = found[0]
     arcs = {
         (int(tail), int(head)): int(units)
         for tail, head, units in zip(graph.tails, graph.heads, graph.capacities, strict=True)
@@ -47,6 +48,26 @@ def test_stars_take_just_what_they_need() -> None:
     assert trees.rows(np.array([1]), np.array([2])).parent.tolist() == [[1, -1, 1]]
 
 
+@pytest.mark.parametrize("out", [(9, 7, 2), (9, 6, 3), (9, 5, 4), (5, 8, 5)])
+def test_children_help_those_that_lack_units(out: tuple[int, int, int]) -> None:
+    """As many units as all need in all, and each child has those that its own trees need to leave it."""
+    piece = box(out=out)
+    solved = solve_table(piece)
+    assert solved.packer == "star"
+    trees = solved.piece.trees
+    loads = np.zeros(len(piece.tails), dtype=np.int64)
+    for root, units in enumerate((5, 3, 1)):
+        for unit in range(units):
+            rows = trees.rows(np.array([root]), np.array([unit]))
+            above = rows.parent[0]
+            assert above[root] == -1
+            assert all(y == root or root in (above[y], above[above[y]]) for y in range(3))
+            offset, links = trees.path_links(rows.path[0][above >= 0])
+            np.add.at(loads, links, 1)
+            assert np.diff(offset).tolist() == [2, 2]
+    assert np.all(loads[:6] <= piece.capacity[:6])
+
+
 @pytest.mark.parametrize(
     "piece",
     [
@@ -55,7 +76,7 @@ def test_stars_take_just_what_they_need() -> None:
     ],
 )
 def test_one_unit_less_is_no_star(piece: LocalPiece) -> None:
-    assert star_graph(piece) is None
+    assert star_trees(piece) is None
 
 
 def test_other_shapes_are_no_stars() -> None:
@@ -66,12 +87,12 @@ def test_other_shapes_are_no_stars() -> None:
         heads=np.append(piece.heads, np.int32(1)),
         capacity=np.append(piece.capacity, 1),
     )
-    assert star_graph(widened) is None  # a link between children
+    assert star_trees(widened) is None  # a link between children
     cut_off = np.arange(len(piece.tails)) != 2
     kept = replace(
         piece, tails=piece.tails[cut_off], heads=piece.heads[cut_off], capacity=piece.capacity[cut_off]
     )
-    assert star_graph(kept) is None  # a child that cannot send
+    assert star_trees(kept) is None  # a child that cannot send
 
 
 def pod(exits: list[list[int]], up: int, down: int, native: tuple[int, ...]) -> LocalPiece:
@@ -105,8 +126,9 @@ def test_children_share_the_border_of_their_switch(
 ) -> None:
     own = sum(native)
     piece = pod(exits, own * (pods - 1), own * (pods - 1), native)
-    graph = star_graph(piece)
-    assert graph is not None
+    found = star_trees(piece)
+    assert found is not None
+    graph = found[0]
     n, loads = piece.n_children, np.zeros(len(piece.tails), dtype=np.int64)
     for path, units in zip(graph.segment_path, graph.segment_units, strict=True):
         np.add.at(loads, graph.path_links[graph.path_offset[path] : graph.path_offset[path + 1]], units)
@@ -127,5 +149,5 @@ def test_children_share_the_border_of_their_switch(
 
 
 def test_borders_that_children_cannot_serve() -> None:
-    assert star_graph(pod([[7, 7]] * 4, 8, 8, (2, 2, 2, 2))) is not None
-    assert star_graph(pod([[7, 7]] * 3 + [[7, 6]], 8, 8, (2, 2, 2, 2))) is None
+    assert star_trees(pod([[7, 7]] * 4, 8, 8, (2, 2, 2, 2))) is not None
+    assert star_trees(pod([[7, 7]] * 3 + [[7, 6]], 8, 8, (2, 2, 2, 2))) is None

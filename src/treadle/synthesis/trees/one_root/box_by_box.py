@@ -24,6 +24,7 @@ from treadle.schedules.trees.forest_transforms import reverse
 from treadle.synthesis.trees.fixed_trees import FixedTreesOptimum, exact_choices
 from treadle.synthesis.trees.instance import UNIT_LIMIT, Instance
 from treadle.synthesis.trees.one_root.arrangement import Exits, Parts, arrange
+from treadle.synthesis.trees.one_root.switch_boxes import switch_boxes
 from treadle.synthesis.trees.one_root.trees_in_box import BoxTrees, trees_of_box, trees_of_rank
 from treadle.synthesis.trees.optimality import Optimum, instance_optimum
 from treadle.synthesis.trees.tight_cuts.family import Family
@@ -40,6 +41,9 @@ _MOST_CELLS = 2**24
 
 _MOST_BOX = 2**15
 """Trees times ranks of a box, which the packers of small problems are for."""
+
+_MOST_COMPARED = 2**16
+"""Trees times ranks up to which boxes of one switch each are solved in either way."""
 
 _TURNS = 16
 """How often boxes that several switches join are given other trees, where some tree does not come to all."""
@@ -166,22 +170,42 @@ def _within(
         return Refusal(f"{trees} trees of a box of {largest} ranks are too many")
     if any(violated_cut(piece) is not None for piece in pieces):
         return None
-    solved = _boxes(cutting, int(np.flatnonzero(multiplicities)[0]), trees)
-    for turn in range(_TURNS):
-        boxes = _with_duties(problem, solved, trees, turn)
-        favourite = np.array([box.favourite for box in boxes], dtype=np.int32)
-        parts, exits = _parts(problem, boxes, trees), _exits(problem, boxes)
-        arranged = arrange(exits, parts, favourite, problem.n_nodes)
-        if not isinstance(arranged, Refusal):
-            break
+    root = int(np.flatnonzero(multiplicities)[0])
+    arranged = _arranged(problem, cutting, root, trees)
     if isinstance(arranged, Refusal):
         return arranged
-    feeder, height = arranged
+    boxes, feeder, height = arranged
     forest = _written(boxes, multiplicities, feeder)
     if problem.direction is Direction.REDUCE:
         forest = reverse(forest)
     outcome = f"{len(boxes)} boxes of {len({id(box.trees) for box in boxes})} kinds, height {height}"
     return BoxForest(forest, height, best, units, outcome)
+
+
+def _arranged(
+    problem: Instance, cutting: Cutting, root: int, trees: int
+) -> tuple[list[_Box], Int64Array, int] | Refusal:
+    """Boxes, the exits that feed their parts (see `arrange`), and the height, the lowest that is found."""
+
+    def arrangement(boxes: list[_Box]) -> tuple[list[_Box], Int64Array, int] | Refusal:
+        favourite = np.array([box.favourite for box in boxes], dtype=np.int32)
+        parts, exits = _parts(problem, boxes, trees), _exits(problem, boxes)
+        found = arrange(exits, parts, favourite, problem.n_nodes)
+        return found if isinstance(found, Refusal) else (boxes, *found)
+
+    direct: tuple[list[_Box], Int64Array, int] | Refusal = Refusal("boxes are not all one switch each")
+    of_switches = switch_boxes(problem, cutting, root, trees)
+    if of_switches is not None:
+        direct = arrangement([_Box(*box) for box in of_switches])
+    if not isinstance(direct, Refusal) and trees * len(problem.terminals) > _MOST_COMPARED:
+        return direct
+    solved = _boxes(cutting, root, trees)
+    # where boxes are one switch each, the first turn is only to be compared
+    for turn in range(_TURNS if isinstance(direct, Refusal) else 1):
+        found = arrangement(_with_duties(problem, solved, trees, turn))
+        if not isinstance(found, Refusal):
+            return found if isinstance(direct, Refusal) or found[-1] < direct[-1] else direct
+    return found if isinstance(direct, Refusal) else direct
 
 
 def _choices(problem: Instance, best: Optimum, budget: TreeBudget) -> Iterator[FixedTreesOptimum]:

@@ -20,6 +20,7 @@ from treadle.synthesis.trees.tight_cuts.closed_forms.equal_children import circu
 from treadle.synthesis.trees.tight_cuts.closed_forms.even_planes import relay_planes
 from treadle.synthesis.trees.tight_cuts.closed_forms.one_relay import relay_trees
 from treadle.synthesis.trees.tight_cuts.closed_forms.relayed_stars import relayed_stars
+from treadle.synthesis.trees.tight_cuts.closed_forms.star import star_trees
 from treadle.synthesis.trees.tight_cuts.closed_forms.unequal_planes import plane_trees
 from treadle.synthesis.trees.tight_cuts.family import Family
 from treadle.synthesis.trees.tight_cuts.piece_tables import solve_table, violated_cut
@@ -189,7 +190,8 @@ def _refused(
     for number in numbers:
         local = cutting.kinds[int(cutting.kind[number])]
         trees = int(local.native.sum()) // max(1, int(np.gcd.reduce(local.native)))
-        if local.n_children * trees > _MOST_CELLS:
+        # stars are one row for each child, however many unit trees there are
+        if local.n_children * trees > _MOST_CELLS and star_trees(local) is None:
             return Refusal(f"a piece of {local.n_children} children is too large for a table")
         nodes = violated_cut(local)
         if nodes is not None:

@@ -23,7 +23,7 @@ from treadle.synthesis.trees.packers.packers import pack_lowest
 from treadle.synthesis.trees.packers.tree_packing import to_forest
 from treadle.synthesis.trees.switch_removal import LogicalGraph, remove_switches
 from treadle.synthesis.trees.tight_cuts.alignment import Gateways, aligned_rows
-from treadle.synthesis.trees.tight_cuts.closed_forms.star import star_graph, star_packing
+from treadle.synthesis.trees.tight_cuts.closed_forms.star import star_trees
 from treadle.synthesis.trees.tight_cuts.pieces import LocalPiece
 from treadle.topologies.topology import Topology
 
@@ -101,8 +101,8 @@ def solve_table(piece: LocalPiece, gateways: Gateways | None = None, steps: int 
     at a child become unit trees rooted there.
     """
     problem = local_instance(piece)
-    star = star_graph(piece)
-    graph = star or remove_switches(problem, piece.capacity, piece.multiplicities)
+    star = star_trees(piece)
+    graph = star[0] if star else remove_switches(problem, piece.capacity, piece.multiplicities)
     if gateways is not None:
         graph = balanced_over_links(graph, piece.tails, piece.heads)
     used = np.zeros(len(piece.tails), dtype=np.int64)
@@ -124,7 +124,7 @@ def solve_table(piece: LocalPiece, gateways: Gateways | None = None, steps: int 
         packed = pack_lowest(inner, rest, multiplicities, capacities=free, search_steps=steps)
         forest, packer = to_forest(inner, packed.graph, packed.packing), str(packed.packer)
     else:
-        forest, packer = to_forest(inner, rest, star_packing(multiplicities)), "star"
+        forest, packer = to_forest(inner, rest, star[1]), "star"
     if gateways is None or forest.n_trees * forest.n_ranks > _MOST_ALIGNED:
         table = table_of(forest, used)
     else:

@@ -1,48 +1,70 @@
-"""Equal boxes whose ranks bind: one layer that enters every box once, and one that ignores the boxes.
+"""Boxes whose ranks bind: layers in which boxes are tight, small ones in more of them, and a flat one.
 
-Where single ranks are the bottleneck no box is tight. The union of forests for two parts of the capacities is
-a forest for all of it (Theorem 8), and parts can be chosen so that boxes are tight in one and the other needs
-none (Theorem 9). Source: docs/algorithms/decomposition.md, section 5.
+Where single ranks are the bottleneck no box is tight. The union of forests for several parts of the
+capacities is a forest for all of it (Theorem 8), and parts can be chosen so that boxes are tight in some and
+the last needs none (Theorem 9, Corollary 10). Source: docs/algorithms/decomposition.md, section 5.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import gcd, lcm
 
 import numpy as np
 
-from treadle.arrays import Int64Array, mask_of, sums_of
+from treadle.arrays import BoolArray, Int64Array, mask_of, sums_of
 from treadle.refusal import Refusal
+from treadle.schedules.factored import Layer, Piece, TableTrees, no_crossings
+from treadle.synthesis.runs import sums_before
+from treadle.synthesis.trees.fixed_trees import floor_capacities
 from treadle.synthesis.trees.instance import UNIT_LIMIT, Instance
 from treadle.synthesis.trees.tight_cuts.family import Family
+from treadle.synthesis.trees.tight_cuts.layer_solution import KindReport, layer_of
+from treadle.synthesis.trees.tight_cuts.pieces import cut
+
+_MOST_DOUBLINGS = 24
+"""Times that the least scale is doubled until trees are divided evenly enough."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """One layer: k trees a rank within these capacities (m,)."""
+    """One layer.
 
-    trees: int
+    Parameters
+    ----------
+    multiplicities : array of int64, shape (N,)
+        Unit trees of each rank.
+    capacities : array of int64, shape (m,)
+    family : Family
+        The sets that are tight.
+    parent : array of int64, shape (N,), optional
+        Ranks' parents in the layer's only unit tree, -1 at its root. Default: trees are to be found.
+    """
+
+    multiplicities: Int64Array
     capacities: Int64Array
+    family: Family
+    parent: Int64Array | None = None
 
 
 @dataclass(frozen=True)
 class Split:
-    """Two layers whose capacities add up to the fabric's, at `scale` units per byte/s.
+    """Layers whose capacities add up to the fabric's, at `scale` units per byte/s, of `trees` per rank.
 
     Parameters
     ----------
     scale : Fraction
-    boxes : Part
-        Every box is tight in it.
-    flat : Part
-        It uses only links that cross the borders of boxes.
+    trees : int
+    parts : tuple of Part
+        The last one is flat: it uses only links that cross the borders of boxes. Where ranks' links within
+        their boxes have units to spare after those with tight boxes, the one before it is a unit tree.
     """
 
     scale: Fraction
-    boxes: Part
-    flat: Part
+    trees: int
+    parts: tuple[Part, ...]
 
 
 def single_rate(problem: Instance) -> Fraction:
@@ -57,57 +79,281 @@ def single_rate(problem: Instance) -> Fraction:
     return Fraction(total, max(1, int(problem.weights.sum() - problem.weights.min())))
 
 
+@dataclass(frozen=True)
+class _Boxes:
+    """Boxes of unequal sizes whose ranks all have bandwidth `within` their box and `across` its border.
+
+    Parameters
+    ----------
+    box_of : array of int64, shape (N,)
+        Box of each rank, from 0.
+    sizes : array of int64, shape (boxes,)
+    within, across : int
+        Bytes/s into a rank, and out of it.
+    """
+
+    box_of: Int64Array
+    sizes: Int64Array
+    within: int
+    across: int
+
+    @property
+    def ranks(self) -> int:
+        """N."""
+        return len(self.box_of)
+
+    @property
+    def kinds(self) -> list[int]:
+        """Different sizes, falling."""
+        sizes: list[int] = np.unique(self.sizes)[::-1].tolist()
+        return sizes
+
+    def children(self, tight: int) -> int:
+        """Children of the outermost piece where boxes of at most `tight` ranks are tight."""
+        return int(np.where(self.sizes <= tight, 1, self.sizes).sum())
+
+
 def split_layers(problem: Instance, family: Family) -> Split | Refusal:
-    """Capacities and trees of the two layers, or why this does not apply.
+    """Capacities and trees of the layers, or why this does not apply.
 
     Notes
     -----
-    B boxes of n ranks, N = n B, M = B - 1; every rank has bandwidth c within its box and beta across its
-    border. With ka : kb = c (N - 1) : beta (N - 1 - M) - M c trees a rank the box-tight layer takes ka M
-    units across and ka (N - 1 - M) within, the flat one kb (N - 1) units across: together they saturate every
-    rank. Source: docs/algorithms/decomposition.md, superposition of equal boxes.
+    Source: docs/algorithms/decomposition.md, section 5, Corollary 10. Of equal boxes all ranks have equally
+    many trees in a layer. Of unequal ones that takes too many trees; they are divided as evenly as integers
+    allow.
     """
     if int(family.depth.max()) != 1 or np.any(family.innermost[problem.terminals] == 0):
         return Refusal("ranks are not all in boxes that are not nested")
     if np.any(problem.weights != 1):
         return Refusal("shards are unequal")
-    home = family.innermost
-    sizes = np.bincount(home[problem.terminals], minlength=family.n_sets)[1:]
-    crosses = home[problem.tails] != home[problem.heads]
+    crosses = family.innermost[problem.tails] != family.innermost[problem.heads]
+    carries = problem.tails != problem.heads
     is_rank = mask_of(problem.n_nodes, problem.terminals)
-    # bandwidth into each rank from within its box, and from outside
-    within, across = (
-        sums_of(problem.n_nodes, problem.heads[chosen], problem.bandwidths[chosen])[problem.terminals]
-        for chosen in (~crosses & (problem.tails != problem.heads), crosses)
-    )
-    if np.ptp(sizes) or np.ptp(within) or np.ptp(across):
-        return Refusal("boxes or their ranks are unequal")
-    in_box = (home[problem.tails] > 0) | (home[problem.heads] > 0)
+    sides = [
+        sums_of(problem.n_nodes, ends[chosen], problem.bandwidths[chosen])[problem.terminals]
+        for chosen in (~crosses & carries, crosses)
+        for ends in (problem.heads, problem.tails)
+    ]
+    if any(np.ptp(side) for side in sides) or sides[0][0] != sides[1][0] or sides[2][0] != sides[3][0]:
+        return Refusal("ranks are joined unequally")
+    in_box = (family.innermost[problem.tails] > 0) | (family.innermost[problem.heads] > 0)
     if np.any(crosses & in_box & (is_rank[problem.tails] == is_rank[problem.heads])):
         return Refusal("links across a box's border do not all join a rank and a switch outside")
-    ranks, others = len(problem.terminals), len(sizes) - 1
-    c, beta = int(within[0]), int(across[0])
-    trees_boxes, trees_flat = c * (ranks - 1), beta * (ranks - 1 - others) - others * c
-    if trees_flat < 0 or not c:
+    box_of = family.innermost[problem.terminals].astype(np.int64) - 1
+    sizes = np.bincount(box_of, minlength=family.n_sets - 1)
+    boxes = _Boxes(box_of, sizes, int(sides[0][0]), int(sides[2][0]))
+    if not boxes.within or sizes.min() < 2:
+        return Refusal("some rank is alone in its box")
+    trees = Fraction(boxes.within + boxes.across, boxes.ranks - 1)
+    if Fraction(int(sizes.min()) * boxes.within, int(sizes.min()) - 1) > trees * boxes.ranks:
         return Refusal("the borders of boxes bind, not the ranks")
-    uses = (
-        (0, crosses, Fraction(trees_boxes * others, beta)),
-        (1, crosses, Fraction(trees_flat * (ranks - 1), beta)),
-        (0, ~crosses, Fraction(trees_boxes * (ranks - 1 - others), c)),
+    widths = [np.unique(problem.bandwidths[chosen]).tolist() for chosen in (~crosses & carries, crosses)]
+    even, least = (
+        _even_scale(boxes, *widths),
+        _least_integers([trees, Fraction(boxes.within), Fraction(boxes.across)]),
     )
-    units = [per * b for _, chosen, per in uses for b in np.unique(problem.bandwidths[chosen]).tolist()]
-    units += [Fraction(trees_boxes), Fraction(trees_flat)]
-    # the least integers with which every link has whole capacities in each layer
+    # a rank's units divide among several links only where they are even
+    is_single = widths == [[boxes.within], [boxes.across]]
+    scales = [least * 2**times for times in range(_MOST_DOUBLINGS if is_single else 0)]
+    split: Split | Refusal = Refusal("capacities of 2**61 units or more would be needed")
+    for scale in [*scales, even] if np.ptp(sizes) else [even, *scales]:
+        if scale * (boxes.within + boxes.across) * 2 * problem.topology.n_links >= UNIT_LIMIT:
+            continue
+        split = _split_at(problem, family, boxes, crosses, scale)
+        if isinstance(split, Split):
+            break
+    return split
+
+
+def _even_scale(boxes: _Boxes, inside: list[int], outside: list[int]) -> Fraction:
+    """The least scale with integers where all ranks have equally many trees in each layer.
+
+    `inside` and `outside` are bandwidths of links.
+    """
+    n, c, beta = boxes.ranks, Fraction(boxes.within), Fraction(boxes.across)
+    trees = (c + beta) / (n - 1)
+    units, before = [trees], Fraction(0)
+    for size in (*boxes.kinds, 0):
+        after = size * c / (size - 1) if size else n * trees
+        count, before = after - before, after
+        tight = [other for other in boxes.kinds if other <= size]
+        across = {
+            (boxes.children(size) - 1) * count / n,
+            *(count / other - count / n for other in tight),
+        }
+        if len(tight) < len(boxes.kinds):
+            across.add(count - count / n)
+        units += [count / n, *(count / other for other in tight)]
+        units += [per * b / beta for per in across for b in outside]
+        units += [count * (other - 1) / other * b / c for other in tight for b in inside]
+    return _least_integers(units)
+
+
+def _least_integers(units: list[Fraction]) -> Fraction:
+    """The least factor that makes these integers."""
     common = lcm(*(unit.denominator for unit in units))
-    factor = Fraction(common, gcd(*(int(unit * common) for unit in units)))
-    if max(units) * factor * problem.topology.n_links >= UNIT_LIMIT:
-        return Refusal("capacities of 2**61 units or more would be needed")
-    capacities = np.zeros((2, len(problem.bandwidths)), dtype=np.int64)
-    for part, chosen, per in uses:
-        for b in np.unique(problem.bandwidths[chosen]).tolist():
-            capacities[part, chosen & (problem.bandwidths == b)] = int(per * b * factor)
-    parts = (
-        Part(int(trees * factor), row)
-        for trees, row in zip((trees_boxes, trees_flat), capacities, strict=True)
+    return Fraction(common, gcd(*(int(unit * common) for unit in units)))
+
+
+def _split_at(
+    problem: Instance, family: Family, boxes: _Boxes, crosses: BoolArray, scale: Fraction
+) -> Split | Refusal:
+    """The layers at this scale: how many trees each rank has in them, and what enters and leaves it."""
+    n, box_of = boxes.ranks, boxes.box_of
+    rank, size = np.arange(n), boxes.sizes[box_of]
+    order = np.argsort(box_of, kind="stable")
+    start = np.cumsum(boxes.sizes) - boxes.sizes
+    place = np.empty(n, dtype=np.int64)
+    place[order] = rank - start[box_of[order]]
+    trees = int(scale * (boxes.within + boxes.across) / (n - 1))
+    within = int(scale * boxes.within)
+    # all trees of all ranks, layer by layer: up to where boxes of each size are tight
+    ends = [(kind, kind * within // (kind - 1)) for kind in boxes.kinds]
+    spare = within % (size - 1)
+    last, before = ends[-1][1], 0
+    if spare.any():
+        ends.append((0, last + 1))
+    if ends[-1][1] > n * trees:
+        return Refusal("the borders of boxes bind, not the ranks")
+    rows: list[list[Int64Array]] = []
+    largest: list[int] = []
+    parents: list[Int64Array | None] = []
+    for kind, after in [*ends, (0, n * trees)]:
+        if after == before:
+            continue
+        # rank 0 is the root of the tree that comes after those with tight boxes
+        roots = (after + (rank - 1 - last) % n) // n - (before + (rank - 1 - last) % n) // n
+        if spare.any() and after == last + 1:
+            row, parent = _single_tree(spare, place, size, order[start[box_of]])
+        else:
+            # each tight box is entered once by each tree of others, evenly over its ranks
+            tight, parent = size <= kind, None
+            entered = np.where(tight, (after + place) // size - (before + place) // size, 0)
+            if np.any(tight & (entered < roots)):
+                return Refusal("too few unit trees to divide evenly")
+            row = [
+                np.where(tight, after - before - entered, 0),
+                (size - 1) * entered,
+                np.where(tight, entered, after - before) - roots,
+                roots * (boxes.children(kind) - 1),
+            ]
+        rows.append([roots, *row])
+        parents.append(parent)
+        largest.append(kind)
+        before = after
+    # what ranks lack within their boxes others do for them in the first layer, across borders in the last one
+    inside = sum(row[2] for row in rows) - within
+    beyond = sum(row[4] for row in rows) - int(scale * boxes.across)
+    entered = rows[0][2] // (size - 1)
+    if np.any(inside > entered):
+        return Refusal("too few unit trees to divide evenly")
+    rows[0][2] = rows[0][2] - inside
+    roots, is_flat = rows[-1][0], not largest[-1] and parents[-1] is None
+    # where each rank roots a tree, relays get the data from the root, and trees are 2 high (Theorem 13)
+    if np.any(beyond) and not (is_flat and roots.min() and np.all(rows[-1][4] - beyond >= roots)):
+        return Refusal("too few unit trees without tight boxes to divide evenly")
+    rows[-1][4] = rows[-1][4] - beyond
+    parts: list[Part] = []
+    for kind, row, parent in zip(largest, rows, parents, strict=True):
+        capacities = _capacities(problem, family, boxes, crosses, row[1:], scale, first=not parts)
+        if capacities is None:
+            return Refusal("links of a rank cannot be divided between layers")
+        parts.append(Part(row[0], capacities, family.without(np.append(False, boxes.sizes > kind)), parent))
+    return Split(scale, trees, tuple(parts))
+
+
+def _single_tree(
+    spare: Int64Array, place: Int64Array, size: Int64Array, first: Int64Array
+) -> tuple[list[Int64Array], Int64Array]:
+    """Units of ranks' links that a unit tree of rank 0 takes, as in `_split_at`, and the ranks' parents.
+
+    In each box the first rank sends to the `spare` last ones, which take in one tree less than others in
+    layers with tight boxes.
+    """
+    inner = place >= size - spare
+    parent = np.where(inner, first, 0)
+    parent[0] = -1
+    away = (~inner).astype(np.int64)
+    away[0] = 0
+    leaving = np.zeros_like(away)
+    leaving[0] = away.sum()
+    return [inner.astype(np.int64), np.where(place == 0, spare, 0), away, leaving], parent
+
+
+def _capacities(
+    problem: Instance,
+    family: Family,
+    boxes: _Boxes,
+    crosses: BoolArray,
+    units: Sequence[Int64Array],
+    scale: Fraction,
+    *,
+    first: bool,
+) -> Int64Array | None:
+    """Units of each link, in proportion to a rank's: into it and out of it within its box and across (N,).
+
+    A box's other links take their part of what its ranks do; all other links are the first layer's.
+    """
+    tails, heads, bandwidths = problem.tails, problem.heads, problem.bandwidths
+    is_rank = mask_of(problem.n_nodes, problem.terminals)
+    at_tail, at_head = np.zeros((2, 2, problem.n_nodes), dtype=np.int64)
+    for crossing, side in enumerate(zip(units[::2], units[1::2], strict=True)):
+        at_head[crossing, problem.terminals], at_tail[crossing, problem.terminals] = side
+    box = family.innermost[heads]
+    inside = ~crosses & (tails != heads) & (box > 0)
+    needed = np.where(is_rank[heads], at_head[crosses.astype(np.int64), heads], 0)
+    from_rank = is_rank[tails] & ~is_rank[heads]
+    needed[from_rank] = at_tail[crosses.astype(np.int64), tails][from_rank]
+    if np.any(inside & is_rank[tails] & is_rank[heads] & (at_tail[0, tails] != at_head[0, heads])):
+        return None
+    between = np.flatnonzero(inside & ~is_rank[tails] & ~is_rank[heads])
+    if len(between):
+        sums = sums_of(len(boxes.sizes), boxes.box_of, units[0])
+        if np.any(sums % boxes.sizes):
+            return None
+        needed[between] = (sums // boxes.sizes)[box[between] - 1]
+    capacities = np.zeros(len(bandwidths), dtype=np.int64)
+    for chosen, total in ((inside, boxes.within), (crosses, boxes.across)):
+        for b in np.unique(bandwidths[chosen]).tolist():
+            part, links = Fraction(b, total), chosen & (bandwidths == b)
+            if np.any(needed[links] % part.denominator):
+                return None
+            capacities[links] = needed[links] // part.denominator * part.numerator
+    if first:
+        others = ~crosses & ~inside & (tails != heads)
+        capacities[others] = floor_capacities(bandwidths[others], scale)
+    return capacities
+
+
+def single_tree_layer(problem: Instance, part: Part) -> tuple[Layer, tuple[KindReport, ...]]:
+    """The layer of one unit tree: each of its edges goes by the only link that enters the rank."""
+    assert part.parent is not None
+    cutting = cut(problem, part.family, part.capacities, part.multiplicities)
+    (local,) = cutting.kinds
+    child = np.flatnonzero(part.parent >= 0)
+    into = np.empty(local.n_nodes, dtype=np.int64)
+    into[local.heads] = np.arange(len(local.heads))
+    # the rank's link to where that one begins
+    pair = local.tails.astype(np.int64) * local.n_nodes + local.heads
+    order = np.argsort(pair)
+    wanted = part.parent[child] * local.n_nodes + local.tails[into[child]]
+    out = order[np.searchsorted(pair[order], wanted)]
+    child, out = child[np.argsort(out, kind="stable")], np.sort(out)
+    columns = np.full((4, 1, len(part.parent)), -1, dtype=np.int64)
+    columns[0, 0, child], columns[1, 0, child] = part.parent[child], np.arange(len(child))
+    columns[2, 0, child], columns[3, 0, child] = sums_before(out, np.ones_like(out)), 0
+    parent, path, first, last = columns
+    paths = np.stack([out, into[child]], axis=1).astype(np.int32).ravel()
+    root, one = np.flatnonzero(part.parent < 0).astype(np.int32), np.ones(1, dtype=np.int64)
+    trees = TableTrees(
+        root,
+        one,
+        parent.astype(np.int32),
+        path.astype(np.int32),
+        first,
+        last,
+        2 * np.arange(len(child) + 1),
+        paths,
     )
-    return Split(factor * uses[2][2], *parts)
+    piece = Piece(local.capacity, local.native, trees, no_crossings(), no_crossings())
+    return layer_of(cutting, [piece]), (KindReport(1, len(part.parent), local.n_relays, "a single tree"),)

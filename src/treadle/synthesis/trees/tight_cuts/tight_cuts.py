@@ -37,7 +37,7 @@ from treadle.synthesis.trees.tight_cuts.layer_solution import (
 )
 from treadle.synthesis.trees.tight_cuts.scales import CutClass, cut_against, cut_classes, scale_for
 from treadle.synthesis.trees.tight_cuts.sets.detection import detect
-from treadle.synthesis.trees.tight_cuts.superposition import single_rate, split_layers
+from treadle.synthesis.trees.tight_cuts.superposition import single_rate, single_tree_layer, split_layers
 
 _MOST_SCALES = 2**12
 """Numbers of trees that are tried for the optimum."""
@@ -123,16 +123,16 @@ def decompose_with(
         if not tightest.rate:
             return Refusal("some rank cannot be reached")
         found = _attempts(problem, known, classes, tightest, trees, share)
-        if not isinstance(found, _Known):
+        if isinstance(found, Decomposition):
             return found
-        known = found
-        if known.family.n_sets == 1:
-            why = "no detected set can be made tight"
-            if share != 1 or tightest.rate != single_rate(problem):
-                return Refusal(why)
-            best = optimum_of_cut(problem, tightest)
-            layered = _superposed(problem, detected, best)
-            return Refusal(f"{why}; layers: {layered}") if isinstance(layered, Refusal) else layered
+        if isinstance(found, _Known) and found.family.n_sets > 1:
+            known = found
+            continue
+        why = found if isinstance(found, Refusal) else Refusal("no detected set can be made tight")
+        if share != 1 or tightest.rate != single_rate(problem):
+            return why
+        layered = _superposed(problem, detected, optimum_of_cut(problem, tightest))
+        return Refusal(f"{why}; layers: {layered}") if isinstance(layered, Refusal) else layered
     return Refusal("too many cuts had to be learnt")
 
 
@@ -248,24 +248,24 @@ def _build(
 
 
 def _superposed(problem: Instance, family: Family, best: Optimum) -> Decomposition | Refusal:
-    """The optimum of equal boxes whose ranks, not borders, bind: a box-tight layer and a flat one."""
+    """The optimum of boxes whose ranks, not borders, bind: layers with tight boxes, and a flat one."""
     split = split_layers(problem, family)
     if isinstance(split, Refusal):
         return split
     layers: list[Layer] = []
     reports: tuple[KindReport, ...] = ()
-    whole = Family(np.array([-1], dtype=np.int32), np.zeros(problem.n_nodes, dtype=np.int32))
-    for part, of in ((split.boxes, family), (split.flat, whole)):
-        if not part.trees:
-            continue
-        built = solve_layer(problem, of, part.capacities, problem.weights * part.trees)
+    for part in split.parts:
+        if part.parent is not None:
+            built: tuple[Layer, tuple[KindReport, ...]] | InfeasiblePiece | Refusal
+            built = single_tree_layer(problem, part)
+        else:
+            built = solve_layer(problem, part.family, part.capacities, part.multiplicities)
         if not isinstance(built, tuple):
             return Refusal(f"a layer has no forest: {built if isinstance(built, Refusal) else built.reason}")
         layers.append(built[0])
         reports += built[1]
-    number = split.boxes.trees + split.flat.trees
-    forest = FactoredForest(problem.direction, problem.weights * number, tuple(layers))
-    return Decomposition(forest, best, number, split.scale, best.algbw, reports, number)
+    forest = FactoredForest(problem.direction, problem.weights * split.trees, tuple(layers))
+    return Decomposition(forest, best, split.trees, split.scale, best.algbw, reports, split.trees)
 
 
 def without_partial_relays(

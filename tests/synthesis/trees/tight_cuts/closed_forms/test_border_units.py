@@ -241,9 +241,12 @@ def test_children_that_cannot_share_planes(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_stars_of_children_with_trees() -> None:
-    found = star_packing(np.array([3, 0, 2]))
+    found = star_packing(np.array([3, 0, 2]), np.zeros((4, 0), dtype=np.int64))
     assert (found.root.tolist(), found.multiplicity.tolist()) == ([0, 2], [3, 2])
     assert found.parent.tolist() == [[-1, 0, 0], [2, 2, -1]]
+    helped = star_packing(np.array([3, 0, 2]), np.array([[2, 0], [0, 1], [1, 2], [2, 1]]))
+    assert (helped.root.tolist(), helped.multiplicity.tolist()) == ([0, 0, 2], [2, 1, 2])
+    assert helped.parent.tolist() == [[-1, 0, 0], [-1, 0, 1], [2, 0, -1]]
     assert (found.speculative, found.exact) == (0, 0)
 
 

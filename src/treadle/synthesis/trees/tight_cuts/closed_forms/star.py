@@ -1,4 +1,4 @@
-"""The simplest piece: one relay joins all children, which can send their trees straight to all others."""
+"""The simplest piece: one relay joins all children, which can send their trees straight to most others."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from treadle.synthesis.trees.tight_cuts.pieces import LocalPiece
 from treadle.synthesis.trees.tight_cuts.proportion import in_proportion, quotas
 
 
-def star_graph(piece: LocalPiece) -> LogicalGraph | None:
-    """Arcs of a piece in which every child may send all its unit trees straight to all others; else None.
+def star_trees(piece: LocalPiece) -> tuple[LogicalGraph, Packing] | None:
+    """Arcs and trees of a piece in which children may send their unit trees straight to others; else None.
 
     Parameters
     ----------
@@ -25,7 +25,8 @@ def star_graph(piece: LocalPiece) -> LogicalGraph | None:
     With r'(y) = native and entering units at child y, n children and R' = sum of r', the links of y to and
     from the relay need r'(y) (n - 1) and R' - r'(y) units. Nothing has to be split then: an arc y -> x
     through the relay has r'(y) units, and what crosses the border does so on the children's own links, or on
-    those of the relay (`_shared_border`).
+    those of the relay (`_shared_border`). A child that lacks units leaves a delivery of some trees to
+    children that have units to spare (`_helpers`).
     """
     n = piece.n_children
     relays = np.unique(np.concatenate([piece.tails, piece.heads]))
@@ -46,23 +47,54 @@ def star_graph(piece: LocalPiece) -> LogicalGraph | None:
     inwards = crossing[piece.tails[crossing] == piece.outside]
     units = piece.native.copy()
     np.add.at(units, piece.heads[inwards], piece.capacity[inwards])
-    shared = _shared_border(piece.native, units, out[:n], *(int(side[n:].sum()) for side in (out, into)))
-    if shared is None or np.any(into[:n] < piece.total - units):
+    entering, leaving = (int(side[n:].sum()) for side in (out, into))
+    room = out[:n] - units * (n - 1)
+    helpers = np.zeros((4, 0), dtype=np.int64)
+    if entering or leaving:
+        shared = _shared_border(piece.native, units, room, entering, leaving)
+        if shared is None:
+            return None
+        left, entered = shared
+    elif room.sum() < 0 or np.any(room + units < 0) or (n < 3 and room.min() < 0):
         return None
-    left, entered = shared
+    else:
+        left = entered = np.zeros(n, dtype=np.int64)
+        helpers = _helpers(room)
+    if np.any(into[:n] < piece.total - units):
+        return None
     tail, head = np.nonzero(~np.eye(n, dtype=bool))
     away = np.full(n, piece.outside)
     tail, head = np.concatenate([tail, np.arange(n), away]), np.concatenate([head, away, np.arange(n)])
-    sizes = np.concatenate([np.repeat(units + entered, n - 1), left, entered])
+    between = np.repeat((units + entered)[:, None], n, axis=1)
+    owner, helper, child, count = helpers
+    np.subtract.at(between, (owner, child), count)
+    np.add.at(between, (helper, child), count)
+    sizes = np.concatenate([between[~np.eye(n, dtype=bool)], left, entered])
     some = np.flatnonzero(sizes)
     arc, first, last, size = _assigned(piece, relay, tail[some], head[some], sizes[some])
-    return _graph(
+    graph = _graph(
         np.concatenate([tail[some][arc], piece.tails[crossing]]),
         np.concatenate([head[some][arc], piece.heads[crossing]]),
         np.concatenate([size, piece.capacity[crossing]]),
         np.concatenate([np.full(len(arc), 2), np.ones(len(crossing), dtype=np.int64)]),
         np.concatenate([np.stack([first, last], axis=1).ravel(), crossing]),
     )
+    return graph, star_packing(units + entered, helpers)
+
+
+def _helpers(room: Int64Array) -> Int64Array:
+    """Deliveries that children leave to others, rows: child that roots trees, helper, child served, trees.
+
+    `room` is what each child can send beyond its own trees' deliveries, less than 0 where it lacks units.
+    """
+    n = len(room)
+    stops = [np.cumsum(np.maximum(side, 0)) for side in (-room, room)]
+    stop = np.unique(np.concatenate(stops))
+    stop = stop[(stop > 0) & (stop <= stops[0][-1])]
+    owner, helper = (np.searchsorted(side, stop) for side in stops)
+    child = (helper + 1) % n
+    child = np.where(child == owner, (child + 1) % n, child)
+    return np.stack([owner, helper, child, np.diff(stop, prepend=0)])
 
 
 def _sums(piece: LocalPiece, ends: Int32Array, chosen: BoolArray) -> Int64Array:
@@ -72,7 +104,7 @@ def _sums(piece: LocalPiece, ends: Int32Array, chosen: BoolArray) -> Int64Array:
 
 
 def _shared_border(
-    native: Int64Array, units: Int64Array, out: Int64Array, entering: int, leaving: int
+    native: Int64Array, units: Int64Array, room: Int64Array, entering: int, leaving: int
 ) -> tuple[Int64Array, Int64Array] | None:
     """Units of the relay's links to and from the outside that each child supplies, and takes in; or None.
 
@@ -80,7 +112,6 @@ def _shared_border(
     trees take of what leaves, as far as it can, and takes in what it can pass on then.
     """
     n = len(units)
-    room = out - units * (n - 1)
     if room.min() < 0:
         return None
     own = in_proportion(native, np.full(n, leaving), np.full(n, max(1, int(native.sum()))))
@@ -92,7 +123,7 @@ def _shared_border(
     elif more < 0:
         stop = np.cumsum(entered)
         entered = np.diff(in_proportion(stop, np.full(n, entering), np.full(n, stop[-1])), prepend=0)
-    room -= entered * (n - 1)
+    room = room - entered * (n - 1)
     left = np.minimum(own, room)
     lack = leaving - int(left.sum())
     before = np.cumsum(room - left) - (room - left)
@@ -149,10 +180,17 @@ def _graph(
     )
 
 
-def star_packing(multiplicities: Int64Array) -> Packing:
-    """One weighted star for every child with unit trees."""
+def star_packing(multiplicities: Int64Array, helpers: Int64Array) -> Packing:
+    """A weighted star for every child with unit trees, and one for each helper (columns as of `_helpers`)."""
     n = len(multiplicities)
-    root = np.flatnonzero(multiplicities).astype(np.int32)
-    parent: Int32Array = np.repeat(root[:, None], n, axis=1).astype(np.int32)
+    owner, helper, child, count = helpers
+    own = multiplicities - sums_of(n, owner, count)
+    some = np.flatnonzero(own)
+    root = np.concatenate([some, owner]).astype(np.int32)
+    parent: Int32Array = np.repeat(root[:, None], n, axis=1)
     parent[np.arange(len(root)), root] = -1
-    return Packing(root, multiplicities[root], parent, speculative=0, exact=0)
+    parent[len(some) + np.arange(len(owner)), child] = helper
+    order = np.argsort(root, kind="stable")
+    return Packing(
+        root[order], np.concatenate([own[some], count])[order], parent[order], speculative=0, exact=0
+    )
