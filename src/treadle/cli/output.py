@@ -67,7 +67,8 @@ class Output:
         if not self.is_silent:
             for text in lines(rows, _width()):
                 put(text + "\n")
-        self.result({**values(rows), **more}, variant=variant)
+        if self.as_json:
+            self.result({**values(rows), **more}, variant=variant)
 
     def result(self, values: Mapping[str, object], *, variant: str = "") -> None:
         """Print the JSON object, if that was asked for; its first key names its schema."""

@@ -97,6 +97,7 @@ def _link_kinds(topology: Topology) -> tuple[NDArray[np.signedinteger], list[tup
     kind = np.fromiter(kinds, dtype=np.int32, count=topology.n_nodes)
     names = list(place)
     speeds, of_link = distinct_few(topology.bandwidths)
+    kind = kind.astype(np.min_scalar_type(-(len(names) ** 2) * len(speeds)))  # links may be many
     codes = (kind[topology.tails] * len(names) + kind[topology.heads]) * len(speeds) + of_link
     found, numbers = distinct_few(codes)
     pairs = [divmod(int(code), len(speeds)) for code in found]

@@ -12,7 +12,7 @@ from treadle.arrays import BoolArray, mask_of
 from treadle.inputs.problem import busbw_values, exact_text, model_of
 from treadle.render.names import describe_links, describe_nodes
 from treadle.render.quantities import AS_THEY_COME, Rates, busbw, counted, microseconds, shortfall
-from treadle.render.rows import Row, Table, facts, fields_of, framed, given, rate_values, row
+from treadle.render.rows import Later, Row, Table, facts, fields_of, framed, given, rate_values, row
 from treadle.schedules.alltoall.alltoall_witness import DistanceWitness
 from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.schedules.alltoall.route_cost import route_loads
@@ -148,7 +148,7 @@ def bound_rows(
     yield Row(
         "optimum" if bound.is_tight else "upper bound",
         f"{rates.both(bound.algbw, collective)} {known}{more}",
-        bound_values(bound, topology, collective),
+        Later(bound_values, bound, topology, collective),
         is_key=True,
     )
     yield row("bottleneck", describe_witness(topology, collective, bound.witness, bound.algbw, rates))
@@ -273,7 +273,7 @@ def rate_rows(found: RateResult, rates: Rates, *, is_alone: bool) -> Iterator[Ro
     if is_alone:
         best = "(exact)" if is_exact else "(attained)"
         yield row("optimum", f"{rates.both(Fraction(found.algbw), found.collective)} {best}", key=True)
-    yield Row("" if is_alone else "rate", text, rate_summary(found))
+    yield Row("" if is_alone else "rate", text, Later(rate_summary, found))
     if (link := uniform_bandwidth(found)) is not None:
         share = "" if found.exact is None else f" ({found.exact / link})"
         yield row("", f"f = {found.rate / link:.9g} of a link{share}, 1/f = {link / found.rate:.7g}")

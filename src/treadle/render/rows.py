@@ -6,9 +6,10 @@ text, ``--json``, repr and the HTML of notebooks are made from the same rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import cached_property, partial
 from html import escape
 from typing import Any
 
@@ -41,6 +42,26 @@ class Row:
     text: str | None
     facts: Mapping[str, object] = field(default_factory=dict)
     is_key: bool = False
+
+
+class Later(Mapping[str, object]):
+    """Facts that are made when they are read: lists of links of large fabrics, if only text is wanted."""
+
+    def __init__(self, make: Callable[..., Mapping[str, object]], *arguments: object) -> None:
+        self._make = partial(make, *arguments)
+
+    @cached_property
+    def _found(self) -> Mapping[str, object]:
+        return self._make()
+
+    def __getitem__(self, key: str) -> object:
+        return self._found[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._found)
+
+    def __len__(self) -> int:
+        return len(self._found)
 
 
 View = Iterable[Row | Table]

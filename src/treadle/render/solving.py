@@ -34,7 +34,7 @@ from treadle.render.problems import (
     written_row,
 )
 from treadle.render.quantities import AS_THEY_COME, Rates, busbw, counted, shortfall
-from treadle.render.rows import Row, Table, facts, fields_of, framed, given, rate_values, row, values
+from treadle.render.rows import Later, Row, Table, facts, fields_of, framed, given, rate_values, row, values
 from treadle.schedulers.shared_rates import shared_rates
 from treadle.schedules.collective import Collective, busbw_factor
 from treadle.schedules.factored import FactoredSchedule
@@ -149,7 +149,7 @@ def bound_result_rows(
     yield from problem_rows(topology, collective, mesh, axes)
     shared = shared_rates(result)
     if shared is None and result.rate is not None:
-        yield facts(bound_values(bound, topology, collective))
+        yield Row(None, None, Later(bound_values, bound, topology, collective))
     else:
         yield from bound_rows(topology, collective, bound, rates, shared)
     yield from note_rows(result.notes if shared is not None else ())

@@ -85,8 +85,11 @@ def uniform_bandwidth(found: RateResult) -> int | None:
     25000000000
     """
     topology = found.topology
-    used = np.unique(topology.bandwidths[topology.tails != topology.heads])
-    return int(used[0]) if len(used) == 1 else None
+    carries = topology.tails != topology.heads
+    if not carries.any():
+        return None
+    first = topology.bandwidths[np.argmax(carries)]
+    return None if np.any(carries & (topology.bandwidths != first)) else int(first)
 
 
 def rate_summary(found: RateResult) -> dict[str, object]:

@@ -95,9 +95,9 @@ class RateResult:
 
     def binding_links(self) -> Int64Array:
         """Links that have a length and are full, or as good as full: those that set the rate."""
-        fullness = self.rate * self.loads / self.topology.bandwidths
-        full = fullness >= 1 - max(_BINDING, 2 * self.gap)
-        found: Int64Array = np.flatnonzero(full & (self.witness.lengths > self._least_length))
+        priced = np.flatnonzero(self.witness.lengths > self._least_length)
+        fullness = self.rate * self.loads[priced] / self.topology.bandwidths[priced]
+        found: Int64Array = priced[fullness >= 1 - max(_BINDING, 2 * self.gap)]
         return found
 
     def binding_hosts(self) -> Int64Array:
