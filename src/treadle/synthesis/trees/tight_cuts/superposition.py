@@ -271,19 +271,19 @@ def _dealt(
 
     Trees go to ranks in turn, so that rank 0 is the root of number `last`, and enter boxes at their ranks in
     turn. If `is_lumped`, those of layers in which some boxes are tight and others not have their roots in the
-    others and enter at two ranks: fewer links join boxes there, and plans are smaller.
+    largest boxes and enter at two ranks: fewer links join boxes there, and plans are smaller.
     """
     n, first = len(size), spans[0][2]
     turn = (np.arange(n) - 1 - last) % n
+    is_large = size == size.max()
+    order, n_large = np.cumsum(is_large) - 1, int(np.count_nonzero(is_large))
     found = []
     for kind, before, after in spans:
         tight, groups = size <= kind, size
         roots = (after + turn) // n - (before + turn) // n
         if is_lumped and kind and before:
-            loose = np.cumsum(~tight) - 1
-            roots = np.where(tight, 0, (after - first + loose) // (loose[-1] + 1))
-            roots -= np.where(tight, 0, (before - first + loose) // (loose[-1] + 1))
             before, after, groups = before - first, after - first, np.minimum(size, 2)
+            roots = np.where(is_large, (after + order) // n_large - (before + order) // n_large, 0)
             tight = tight & (place < groups)
         entered = np.where(tight, (after + place) // groups - (before + place) // groups, 0)
         found.append((roots, entered))
