@@ -159,9 +159,10 @@ def split_layers(problem: Instance, family: Family) -> Split | Refusal:
     for scale in [*scales, even] if np.ptp(sizes) else [even, *scales]:
         if scale * (boxes.within + boxes.across) * 2 * problem.topology.n_links >= UNIT_LIMIT:
             continue
-        split = _split_at(problem, family, boxes, crosses, scale)
-        if isinstance(split, Split):
-            break
+        for is_lumped in (True, False):
+            split = _split_at(problem, family, boxes, crosses, scale, is_lumped=is_lumped)
+            if isinstance(split, Split):
+                return split
     return split
 
 
@@ -196,40 +197,44 @@ def _least_integers(units: list[Fraction]) -> Fraction:
 
 
 def _split_at(
-    problem: Instance, family: Family, boxes: _Boxes, crosses: BoolArray, scale: Fraction
+    problem: Instance, family: Family, boxes: _Boxes, crosses: BoolArray, scale: Fraction, *, is_lumped: bool
 ) -> Split | Refusal:
-    """The layers at this scale: how many trees each rank has in them, and what enters and leaves it."""
+    """The layers at this scale: how many trees each rank has in them, and what enters and leaves it.
+
+    `is_lumped` is as of `_dealt`.
+    """
     n, box_of = boxes.ranks, boxes.box_of
-    rank, size = np.arange(n), boxes.sizes[box_of]
+    size = boxes.sizes[box_of]
     order = np.argsort(box_of, kind="stable")
     start = np.cumsum(boxes.sizes) - boxes.sizes
     place = np.empty(n, dtype=np.int64)
-    place[order] = rank - start[box_of[order]]
+    place[order] = np.arange(n) - start[box_of[order]]
     trees = int(scale * (boxes.within + boxes.across) / (n - 1))
     within = int(scale * boxes.within)
     # all trees of all ranks, layer by layer: up to where boxes of each size are tight
     ends = [(kind, kind * within // (kind - 1)) for kind in boxes.kinds]
     spare = within % (size - 1)
-    last, before = ends[-1][1], 0
+    last = ends[-1][1]
     if spare.any():
         ends.append((0, last + 1))
     if ends[-1][1] > n * trees:
         return Refusal("the borders of boxes bind, not the ranks")
+    ends.append((0, n * trees))
+    spans = [
+        (kind, before, after)
+        for (kind, after), before in zip(ends, [0, *(end for _, end in ends)], strict=False)
+        if after > before
+    ]
+    largest = [kind for kind, _, _ in spans]
+    parents: list[Int64Array | None] = [None] * len(spans)
     rows: list[list[Int64Array]] = []
-    largest: list[int] = []
-    parents: list[Int64Array | None] = []
-    for kind, after in [*ends, (0, n * trees)]:
-        if after == before:
-            continue
-        # rank 0 is the root of the tree that comes after those with tight boxes
-        roots = (after + (rank - 1 - last) % n) // n - (before + (rank - 1 - last) % n) // n
+    for number, (roots, entered) in enumerate(_dealt(spans, last, place, size, is_lumped=is_lumped)):
+        kind, before, after = spans[number]
         if spare.any() and after == last + 1:
-            row, parent = _single_tree(spare, place, size, order[start[box_of]])
+            row, parents[number] = _single_tree(spare, place, size, order[start[box_of]])
         else:
-            # each tight box is entered once by each tree of others, evenly over its ranks
-            tight, parent = size <= kind, None
-            entered = np.where(tight, (after + place) // size - (before + place) // size, 0)
-            if np.any(tight & (entered < roots)):
+            tight = size <= kind
+            if roots.min() < 0 or np.any(tight & (entered < roots)):
                 return Refusal("too few unit trees to divide evenly")
             row = [
                 np.where(tight, after - before - entered, 0),
@@ -238,9 +243,6 @@ def _split_at(
                 roots * (boxes.children(kind) - 1),
             ]
         rows.append([roots, *row])
-        parents.append(parent)
-        largest.append(kind)
-        before = after
     # what ranks lack within their boxes others do for them in the first layer, across borders in the last one
     inside = sum(row[2] for row in rows) - within
     beyond = sum(row[4] for row in rows) - int(scale * boxes.across)
@@ -260,6 +262,39 @@ def _split_at(
             return Refusal("links of a rank cannot be divided between layers")
         parts.append(Part(row[0], capacities, family.without(np.append(False, boxes.sizes > kind)), parent))
     return Split(scale, trees, tuple(parts))
+
+
+def _dealt(
+    spans: list[tuple[int, int, int]], last: int, place: Int64Array, size: Int64Array, *, is_lumped: bool
+) -> list[tuple[Int64Array, Int64Array]]:
+    """Unit trees that ranks root in each layer, and those that they root or that enter tight boxes at them.
+
+    Trees go to ranks in turn, so that rank 0 is the root of number `last`, and enter boxes at their ranks in
+    turn. If `is_lumped`, those of layers in which some boxes are tight and others not have their roots in the
+    largest boxes and enter at two ranks: fewer links join boxes there, and plans are smaller.
+    """
+    n, first = len(size), spans[0][2]
+    turn = (np.arange(n) - 1 - last) % n
+    is_large = size == size.max()
+    order, n_large = np.cumsum(is_large) - 1, int(np.count_nonzero(is_large))
+    found = []
+    for kind, before, after in spans:
+        tight, groups = size <= kind, size
+        roots = (after + turn) // n - (before + turn) // n
+        if is_lumped and kind and before:
+            before, after, groups = before - first, after - first, np.minimum(size, 2)
+            roots = np.where(is_large, (after + order) // n_large - (before + order) // n_large, 0)
+            tight = tight & (place < groups)
+        entered = np.where(tight, (after + place) // groups - (before + place) // groups, 0)
+        found.append((roots, entered))
+    if is_lumped:  # the first layer makes up for the others
+        top = np.max([np.where(size <= kind, after, 0) for kind, _, after in spans], axis=0)
+        roots, entered = (last + turn) // n, (top + place) // size
+        for (kind, before, _), row in zip(spans, found, strict=True):
+            if kind and before:
+                roots, entered = roots - row[0], entered - row[1]
+        found[0] = roots, entered
+    return found
 
 
 def _single_tree(

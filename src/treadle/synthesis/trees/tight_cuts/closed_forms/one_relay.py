@@ -76,23 +76,28 @@ def trees_on_one_relay(
     used = (blocks * (n - 1) - sums_of(n, root, count) + sums_of(n, helper, count)) * block
     bounds = np.searchsorted(root, np.arange(n + 1)).tolist()
     leaving: dict[tuple[bytes, ...], Recipe] = {}
+    plain: dict[tuple[int, ...], Recipe] = {}
     recipes: list[Recipe] = []
+    starts, runs = out.start.tolist(), out.units.tolist()
     for child, sizes in enumerate(groups):
         if not child % _BEAT:
             context().report("units of children", child, n)
+        span = slice(starts[child], starts[child + 1])
+        if span.stop - span.start == 1:  # the only run is used in order
+            recipes.append(plain.setdefault((runs[child],), [(0, 0, runs[child])]))
+            continue
         mine = slice(bounds[child], bounds[child + 1])
         own = sizes * (n - 1)
         np.subtract.at(own, np.searchsorted(np.cumsum(sizes), relayed[mine], side="right"), count[mine])
-        span = slice(int(out.start[child]), int(out.start[child + 1]))
         supplier, units = out.runs.supplier[span], out.runs.units[span]
         key = (own.tobytes(), supplier.tobytes(), units.tobytes())
         if key not in leaving:
             leaving[key] = own_first((own * block).tolist(), supplier.tolist(), units.tolist())
         recipes.append(leaving[key])
-    plain: dict[tuple[int, ...], Recipe] = {}
     entering = []
+    units_in, starts_in = into.runs.units.tolist(), into.start.tolist()
     for child in range(n):
-        sizes_in = tuple(into.runs.units[int(into.start[child]) : int(into.start[child + 1])].tolist())
+        sizes_in = tuple(units_in[starts_in[child] : starts_in[child + 1]])
         entering.append(plain.setdefault(sizes_in, [(run, 0, size) for run, size in enumerate(sizes_in)]))
     return RelayTrees(
         **side_tables(out.columns(recipes, used), into.columns(entering, needed)),

@@ -50,9 +50,12 @@ class Side:
     def by_supplier(self, groups: list[Int64Array], block: int) -> list[Int64Array]:
         """Blocks of units by each child of each owner."""
         spans = (slice(*ends) for ends in pairwise(self.start.tolist()))
+        totals = self.units // block
         return [
             sums_of(len(sizes), self.runs.supplier[mine], self.runs.units[mine]) // block
-            for sizes, mine in zip(groups, spans, strict=True)
+            if len(sizes) > 1
+            else totals[owner : owner + 1]
+            for owner, (sizes, mine) in enumerate(zip(groups, spans, strict=True))
         ]
 
     def columns(self, recipes: list[Recipe], used: Int64Array) -> tuple[Int32Array, Int64Array, Int64Array]:
