@@ -237,7 +237,7 @@ def pipelined_flow(
 
     Of more than a few thousand pairs searched routes, each hop of which gets a step.
     """
-    n_pairs = np.count_nonzero(collective.pair_demands.between)
+    n_pairs = collective.pair_demands.n_pairs
     is_asked = rounds is not None or size is not None
     if max_steps is not None and is_asked:
         raise ScheduleError("max-steps: rounds and sizes choose the number of steps; give one of them")

@@ -58,8 +58,7 @@ def best_routes(
     seed: int = 0,
 ) -> Result:
     """Near the optimal rate: the best paths, then their layers; or both together if layers are limited."""
-    n_pairs = np.count_nonzero(collective.pair_demands.between)
-    if max_hops is not None or layer_changes or n_pairs > SEARCHED_PAIRS:
+    if max_hops is not None or layer_changes or collective.pair_demands.n_pairs > SEARCHED_PAIRS:
         limits = RouteOptions(
             chunks=_TIMED_CHUNKS if chunks is None and max_flows is not None else chunks,
             max_layers=max_layers,

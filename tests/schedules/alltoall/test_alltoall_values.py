@@ -249,6 +249,7 @@ def test_equal_demands_are_one_number(value: int) -> None:
     assert uniform.rows(np.array([2, 0])).tolist() == dense.between[[2, 0]].tolist()
     assert uniform.senders.tolist() == dense.senders.tolist() == [0, 1, 2, 3]
     assert [total.tolist() for total in uniform.totals] == [total.tolist() for total in dense.totals]
+    assert uniform.n_pairs == dense.n_pairs == 12
     assert (uniform.buffer_units, dense.buffer_units) == (4 * value, 4 * value + 1)
     for images in ([1, 2, 3, 0], [1, 0, 2, -1]):
         kept = images[-1] >= 0

@@ -73,7 +73,7 @@ class Demands:
         """The matrix with a diagonal of zeros: what has to cross the fabric, shape (N, N)."""
         return self.rows(np.arange(self.n_ranks))
 
-    def rows(self, ranks: NDArray[np.integer]) -> Int64Array:
+    def rows(self, ranks: NDArray[np.integer] | Sequence[int]) -> Int64Array:
         """Rows of `between`, shape (len(ranks), N)."""
         found: Int64Array = self.matrix[ranks]
         found[np.arange(len(ranks)), ranks] = 0
@@ -85,6 +85,13 @@ class Demands:
         if self.is_uniform:
             return np.arange(self.n_ranks if self.matrix[0, 0] else 0)
         return np.flatnonzero(self.between.any(axis=1))
+
+    @property
+    def n_pairs(self) -> int:
+        """Pairs of different ranks with a demand."""
+        if self.is_uniform:
+            return self.n_ranks * (self.n_ranks - 1)
+        return int(np.count_nonzero(self.between))
 
     @property
     def totals(self) -> tuple[Int64Array, Int64Array]:

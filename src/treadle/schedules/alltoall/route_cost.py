@@ -41,8 +41,7 @@ def route_time(topology: Topology, collective: Collective, schedule: RouteSchedu
     """
     time = slowest(route_loads(topology, schedule), topology.bandwidths) / schedule.n_chunks
     caps = topology.injection_bytes_per_s[np.array(collective.ranks)]
-    between = collective.pair_demands.between
-    own = np.maximum(between.sum(axis=0), between.sum(axis=1))
+    own = np.maximum(*collective.pair_demands.totals)
     return max(time, slowest(own[caps > 0], caps[caps > 0]))
 
 

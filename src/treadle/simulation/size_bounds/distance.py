@@ -46,7 +46,7 @@ def needs(collective: Collective, chosen: list[int]) -> BoolArray:
     n = collective.n_ranks
     rows: Int64Array = np.array(chosen)
     if collective.kind is CollectiveKind.ALLTOALL:
-        return np.asarray(collective.pair_demands.between[rows] > 0)
+        return np.asarray(collective.pair_demands.rows(rows) > 0)
     wanted = ~mask_of((len(rows), n), (np.arange(len(rows)), rows))
     if collective.groups is not None:
         group = np.zeros(n, dtype=np.int64)

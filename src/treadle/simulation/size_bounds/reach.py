@@ -41,6 +41,8 @@ def _most_to_tell(collective: Collective) -> tuple[int, int]:
     """A rank whose data as many need as anybody's, and how many know in the end, that rank included."""
     kind, n = collective.kind, collective.n_ranks
     if kind is CollectiveKind.ALLTOALL:
+        if collective.pair_demands.is_uniform:
+            return 0, n
         counts = (collective.pair_demands.between > 0).sum(axis=1).tolist()
         source = max(range(n), key=lambda rank: counts[rank])
         return source, counts[source] + 1

@@ -119,7 +119,7 @@ class _Check(CheckedFabric):
             everybody, place = set(group), group.index(source)
         kind = collective.kind
         if kind is CollectiveKind.ALLTOALL:
-            row = collective.pair_demands.between[source].tolist()
+            row = collective.pair_demands.rows([source])[0].tolist()
             everybody = {rank for rank in everybody if row[rank]}
         elif kind is CollectiveKind.BROADCAST and place != collective.root:
             everybody = set()

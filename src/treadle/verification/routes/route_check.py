@@ -304,10 +304,10 @@ def _time_per_unit(topology: Topology, collective: Collective, schedule: RouteSc
         units = np.repeat(schedule.units[part].astype(load.dtype), np.diff(ends))
         np.add.at(load, schedule.path_links[ends[0] : ends[-1]], units)
     seconds = slowest(topology, load, with_hosts=False)
-    between = collective.pair_demands.between
+    received, sent = collective.pair_demands.totals
     for rank, node in enumerate(collective.ranks):
         cap = int(topology.injection_bytes_per_s[node])
         if cap:
-            own = max(int(between[rank].sum()), int(between[:, rank].sum()))
+            own = max(int(sent[rank]), int(received[rank]))
             seconds = max(seconds, Fraction(own * schedule.n_chunks, cap))
     return seconds / schedule.n_chunks

@@ -208,3 +208,19 @@ def test_no_search_where_nodes_have_distances_of_their_own(monkeypatch: pytest.M
 
     assert not searched("jellyfish(100, 3)")
     assert searched("punctured(torus(10, 10), links=1)")
+
+
+@pytest.mark.parametrize(
+    ("name", "rate"),
+    [
+        ("dgx_h100(8192)", Fraction(50 * 10**9, 65536 - 8)),
+        ("pods(256, 32, oversubscription=2)", Fraction(25 * 10**9, 65536 - 256)),
+        ("torus(100, 100)", Fraction(1, 125_000)),
+    ],
+)
+def test_one_source_of_many_thousand(name: str, rate: Fraction) -> None:
+    """What leaves a box, or a pod, over its uplinks; half of all pairs cross the middle of a torus."""
+    graph = t.parse(name)
+    found = optimal_rate(graph, on_all_ranks(graph, CollectiveKind.ALLTOALL))
+    assert found.exact == found.upper == rate
+    assert found.rate == pytest.approx(float(rate))

@@ -62,13 +62,6 @@ class FlowInstance:
         found[:, list(self.collective.ranks)] = self.collective.pair_demands.rows(self.senders[rows])
         return found
 
-    @property
-    def n_pairs(self) -> int:
-        """Pairs with a demand."""
-        if self.collective.pair_demands.is_uniform:
-            return self.n_sources * (self.n_sources - 1)
-        return int(np.count_nonzero(self.demands))
-
     def unreachable(self, sender: int, node: int) -> InfeasibleError:
         """The error that no path serves the demand of row `sender` for `node`."""
         names = self.topology.node_names

@@ -66,6 +66,21 @@ class PricedRoutings:
     lengths: FloatArray
     spreads: FloatArray
 
+    def flows(self, instance: FlowInstance, symmetry: FlowSymmetry) -> Iterator[tuple[slice, FloatArray]]:
+        """Flows of the representatives by block, computed anew, shape (rows, m)."""
+        for part, problem in _blocks(instance, symmetry, max(instance.topology.n_nodes, len(instance.links))):
+            rows = symmetry.representatives[part].astype(np.int64)
+            mixed = np.zeros((len(rows), instance.topology.n_links))
+            for weight, lengths, spread in zip(self.weights, self.lengths, self.spreads, strict=True):
+                flow, _ = _route(instance, rows, problem, (lengths, float(spread), True))
+                mixed[:, instance.links] += weight * flow.reshape(len(rows), -1)
+            yield part, mixed
+
+    def by_source(self, instance: FlowInstance, symmetry: FlowSymmetry) -> FloatArray:
+        """Flows of all ranks, shape (N, m), where they fit."""
+        found = [flows for _, flows in self.flows(instance, symmetry)]
+        return spread_flow(instance, symmetry, np.concatenate(found))
+
 
 def priced_rate(
     instance: FlowInstance, symmetry: FlowSymmetry, *, gap: float, time_limit_s: float | None = None
@@ -110,7 +125,12 @@ def priced_rate(
             break
     is_late = is_late or search.gap > max(gap, FINEST_GAP)
     routings = search.mixture()
-    loads, served = _checked_loads(instance, symmetry, routings)
+    total, served = np.zeros(instance.topology.n_links), 1.0
+    for part, flows in routings.flows(instance, symmetry):
+        senders = instance.senders[symmetry.representatives[part]]
+        served = min(served, served_share(instance.topology, instance.collective, senders, flows))
+        total += symmetry.multiplicities[part] @ flows
+    loads = even_in_orbits(instance, symmetry, total)
     lengths = np.zeros(instance.topology.n_links)
     lengths[instance.links] = search.best_lengths
     witness = rounded_witness(lengths)
@@ -123,7 +143,7 @@ def priced_rate(
         upper=upper,
         exact=None,
         loads=loads,
-        stored_flow=partial(_flow_of, instance, symmetry, routings),
+        stored_flow=partial(routings.by_source, instance, symmetry),
         witness=witness,
         method="priced routing",
         seconds=time.process_time() - began,
@@ -162,7 +182,12 @@ class _Search:
         bound = distance / float(capacity @ lengths)
         if bound > self._bound:
             self._bound, self.best_lengths = bound, lengths
-        self._mix(used)
+        # that part of the routing is taken into the mixture which makes its fullest link emptiest
+        fullest = [((1 - share) * self._mixed + share * used).max() for share in _SHARES]
+        share = float(_SHARES[int(np.argmin(fullest))]) if self._tried else 1.0
+        self._mixed = (1 - share) * self._mixed + share * used
+        self._weights = np.append((1 - share) * self._weights, share)
+        self._least_load = float(self._mixed.max())
         self._tried.append((lengths, self._spread))
         self._spread = self._spread_share * distance / self._total_demand
         weight = capacity * lengths
@@ -175,14 +200,6 @@ class _Search:
         self._slope = slope
         grown = lengths * np.exp(np.clip(self._steps * slope, -_MAX_CHANGE, _MAX_CHANGE))
         self._lengths = grown * (len(grown) / float(capacity @ grown))
-
-    def _mix(self, used: FloatArray) -> None:
-        """Take that part of a new routing into the mixture which makes its fullest link emptiest."""
-        fullest = [((1 - share) * self._mixed + share * used).max() for share in _SHARES]
-        share = float(_SHARES[int(np.argmin(fullest))]) if self._tried else 1.0
-        self._mixed = (1 - share) * self._mixed + share * used
-        self._weights = np.append((1 - share) * self._weights, share)
-        self._least_load = float(self._mixed.max())
 
     def halve_spread(self) -> None:
         """Go on with paths that are nearer to the shortest, where lengths are near their optimum."""
@@ -251,35 +268,3 @@ def _loads(
         total += distance
     of_orbit = np.bincount(symmetry.link_orbit, weights=loads, minlength=symmetry.n_orbits)
     return (of_orbit / symmetry.orbit_sizes)[symmetry.link_orbit], total
-
-
-def _flows(
-    instance: FlowInstance, symmetry: FlowSymmetry, routings: PricedRoutings
-) -> Iterator[tuple[slice, FloatArray]]:
-    """The mixture's flows of representatives by block, shape (rows, m)."""
-    for part, problem in _blocks(instance, symmetry, max(instance.topology.n_nodes, len(instance.links))):
-        rows = symmetry.representatives[part].astype(np.int64)
-        mixed = np.zeros((len(rows), instance.topology.n_links))
-        for weight, lengths, spread in zip(routings.weights, routings.lengths, routings.spreads, strict=True):
-            flow, _ = _route(instance, rows, problem, (lengths, float(spread), True))
-            mixed[:, instance.links] += weight * flow.reshape(len(rows), -1)
-        yield part, mixed
-
-
-def _checked_loads(
-    instance: FlowInstance, symmetry: FlowSymmetry, routings: PricedRoutings
-) -> tuple[FloatArray, float]:
-    """Loads of all links, even over orbits, and the least share of a demand that the flows deliver."""
-    loads, served = np.zeros(instance.topology.n_links), 1.0
-    for part, flows in _flows(instance, symmetry, routings):
-        senders = instance.senders[symmetry.representatives[part]]
-        served = min(served, served_share(instance.topology, instance.collective, senders, flows))
-        loads += symmetry.multiplicities[part] @ flows
-    return even_in_orbits(instance, symmetry, loads), served
-
-
-def _flow_of(instance: FlowInstance, symmetry: FlowSymmetry, routings: PricedRoutings) -> FloatArray:
-    """Flows of all ranks by sender, where they fit."""
-    return spread_flow(
-        instance, symmetry, np.concatenate([flows for _, flows in _flows(instance, symmetry, routings)])
-    )

@@ -179,7 +179,7 @@ def _is_small(instance: FlowInstance, symmetry: FlowSymmetry) -> bool:
     """Whether exact arithmetic is a matter of a second."""
     if symmetry.n_sources == 1:
         return True
-    return instance.n_pairs <= EXACT_PAIRS and len(instance.links) <= EXACT_LINKS
+    return instance.collective.pair_demands.n_pairs <= EXACT_PAIRS and len(instance.links) <= EXACT_LINKS
 
 
 def _exact_result(instance: FlowInstance, found: ExactRate, began: float) -> RateResult:
