@@ -23,8 +23,8 @@ class DesignOptions:
         Whether to compute an optimal flow on each fabric of the frontier. All-to-alls of the workload over
         all nodes are told by the flows if every fabric has one, else by distances.
     search : SearchLimit, optional
-        Look for better graphs of this size and degree, besides the library; None: don't. Default: about
-        three seconds where there are more than 64 nodes.
+        Search for better graphs of this size and degree than the libraries have. Default: about three
+        seconds above 64 nodes.
     seed : int
         Of that search.
     topology : str, optional

@@ -72,7 +72,7 @@ def keep_graphs(
 ) -> None:
     """Keep graphs for the next design of this size; what was kept before makes room.
 
-    So are the seeds of usual searches that were done, which need not be done again.
+    The seeds of finished default searches are stored too: these need not run again.
     """
     texts = [expression(one.construction) for one in graphs][:_MOST_KEPT]
     seeds = list(usual_seeds)[-_MOST_KEPT:]
@@ -89,7 +89,7 @@ def keep_graphs(
 
 
 def usual_seeds(nodes: int, degree: int, directory: Path | None, *, bidirectional: bool) -> list[int]:
-    """Seeds of the usual searches of a size that are known to have been done."""
+    """Return the seeds of the default searches of a size that have finished."""
     if directory is None:
         return []
     value = _value(_path(nodes, degree, directory, bidirectional=bidirectional), nodes, degree)
@@ -104,7 +104,7 @@ def _path(nodes: int, degree: int, directory: Path, *, bidirectional: bool) -> P
 
 
 def _value(path: Path, nodes: int, degree: int) -> dict[str, object]:
-    """What a file says that says so of this size; nothing of one that is anything else."""
+    """Return the values of a file about this size; none of any other file."""
     try:
         if not path.is_file() or path.stat().st_size > _MAX_FILE_BYTES:
             return {}

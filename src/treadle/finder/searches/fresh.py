@@ -3,8 +3,8 @@
 Abelian Cayley digraphs (beginning with the table's), other Cayley digraphs, line graphs of smaller ones,
 neighbours of graphs of a few nodes more or less and multicirculants are searched in turn. A limit in sets
 tried makes the result depend on the seed alone; a limit in seconds ends each search where it stands, and
-`Effort.tried` says where. Where nothing is asked for, multicirculants of the sizes beyond the libraries are
-searched, for about three seconds: counted as work, so that every machine finds the same.
+`Effort.tried` says where. By default, multicirculants of the sizes beyond the libraries are searched, for
+about three seconds: counted as work, so that every machine finds the same.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _NEIGHBOUR_WORK = 10**8
 """Of the first round of neighbours, about half a second; the next have twice as much each."""
 
 _TURNED_WORK = 10**9
-"""Of the first round of multicirculants, about half a second; the next have twice as much each."""
+"""Work of the first round of multicirculants, about half a second; the next have twice as much each."""
 
 LARGEST_IN_LIBRARIES = 64
 """Nodes up to which the library of Cayley digraphs has every size."""
@@ -76,8 +76,8 @@ class SearchLimit:
     sets : int, optional
         Generator sets of each kind, rounded up to whole blocks; of neighbours as many graphs.
     usual_s : int, optional
-        Of multicirculants, in seconds of a usual CPU core: counted as work, so that machines agree. Only for
-        sizes beyond the libraries.
+        Search only multicirculants, of sizes beyond the libraries, for about this time: counted as work, so
+        that the result does not depend on the machine.
 
     Raises
     ------
@@ -98,7 +98,7 @@ class SearchLimit:
 
     @property
     def work(self) -> int:
-        """Half nanoseconds of the usual seconds."""
+        """Work of the usual search, in half nanoseconds."""
         return (self.usual_s or 0) * 2 * 10**9
 
 
@@ -121,7 +121,7 @@ class Effort:
     unit : str
         What is counted.
     usual_s : int
-        Seconds of the usual search; 0 of one that was asked for.
+        Seconds of the default search; 0 for a search that the user chose.
     """
 
     kind: str
@@ -150,7 +150,7 @@ def search_now(
         Only with links in opposite pairs, which line graphs have not.
     seed : int
     known : sequence of FabricCandidate
-        Of this size: what multicirculants have to beat.
+        Graphs of this size, which multicirculants have to beat.
 
     Notes
     -----
@@ -162,7 +162,7 @@ def search_now(
         if not turned or nodes <= LARGEST_IN_LIBRARIES:
             return ()
         found = search_multicirculants(
-            nodes, degree, known, work=limit.work, seed=seed, two_way=bidirectional
+            nodes, degree, known, work=limit.work, seed=seed, bidirectional=bidirectional
         )
         return (_effort_of(found, limit.usual_s),) if found.tried else ()
     kinds: list[_Kind] = []
@@ -264,7 +264,9 @@ def _multicirculants(
     rounds = 0
     while rounds == 0 or (found.tried < trials and not is_over()):
         work = min(_TURNED_WORK << min(rounds, _MOST_DOUBLINGS), trials * nodes**2 * (degree + 16))
-        more = search_multicirculants(nodes, degree, best, work=work, seed=seed + rounds, two_way=two_way)
+        more = search_multicirculants(
+            nodes, degree, best, work=work, seed=seed + rounds, bidirectional=two_way
+        )
         if not more.tried:  # the bounds are met
             break
         best += map(candidate_of_multicirculant, more.entries)

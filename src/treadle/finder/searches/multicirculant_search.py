@@ -1,10 +1,10 @@
 """Search digraphs that a turn of a few orbits of nodes maps to itself, by simulated annealing in the core.
 
-The nodes of an orbit see the same, so that a graph is judged at one node of each, and few receivers have to
-be good at once. Where N has no divisor that suits, small orbits make up for it: a node that the turn leaves
-where it is has links to an orbit of at most d nodes, these to one of at most d - 1 times as many, and so on
-(`Layout`). Layouts of the same number of steps compete: the worse half gives up after each round (successive
-halving).
+The nodes of an orbit are equivalent, so that a graph is evaluated at one node of each, and few receivers have
+to be good together. Where N has no divisor that suits, small orbits make up for it: a node that the turn
+leaves in place has links to an orbit of at most d nodes, these to one of at most d - 1 times as many, and so on
+(`Layout`). Layouts for the same number of steps compete: after each round the worse half is left out
+(successive halving).
 """
 
 from __future__ import annotations
@@ -34,38 +34,38 @@ from treadle.topologies.naming import MAX_NAME, expression
 MAX_TURNED_NODES = 2000
 MAX_TURNED_DEGREE = 8
 _TARGETS = 3
-"""Numbers of steps that are looked at, from the Moore bound on."""
+"""Numbers of steps that are searched, from the Moore bound on."""
 
 _LAYOUTS = 24
 _NONE = 2**62
 """Cost of no graph."""
 
 _PASSES = 3
-"""Of all numbers of steps; the next ones have what work is left."""
+"""Passes over all numbers of steps; the later ones have the work that is left."""
 
 _ROUNDS = 4
 _HEATS = (0.02, 0.01, 0.005, 0.003)
-"""First temperature of each round, as a share of the optimal cost."""
+"""First temperature of each round, relative to the optimal cost."""
 
 _TRIALS = 300
-"""Least graphs of a layout in the first round; where work does not suffice, fewer layouts compete."""
+"""Least graphs per layout in the first round; where the work does not suffice, fewer layouts compete."""
 
 _MOST_LEVELS = 4
 _GOOD_ORBITS = 20
-"""Orbits of most of the best graphs that were found."""
+"""Typical number of orbits of the best graphs that were found."""
 
 _LEVEL_PRICE = 0.4
-"""What a size more counts, in doublings of the orbits."""
+"""Price of one more size, in doublings of the number of orbits."""
 
 _HEAD_OF_NAME = 80
 """Most characters of an expression without its numbers."""
 
 _ATTEMPTS = 100
-"""Random choices of links until none is a loop."""
+"""Most random choices of links until none is a loop."""
 
 
 class OrbitProblem(NamedTuple):
-    """What the core searches: `src/core/search/orbit_swaps.hpp`."""
+    """Problem of the core: `src/core/search/orbit_swaps.hpp`."""
 
     degree: int
     target: int
@@ -77,7 +77,7 @@ class OrbitProblem(NamedTuple):
 
 
 class OrbitPace(NamedTuple):
-    """How far: graphs tried, a seed, and the first temperature."""
+    """Number of graphs, seed, and first temperature."""
 
     trials: int
     seed: int
@@ -86,7 +86,7 @@ class OrbitPace(NamedTuple):
 
 @dataclass(frozen=True)
 class Layout:
-    """Orbits of a graph by size.
+    """Orbits of a graph, by size.
 
     Parameters
     ----------
@@ -107,20 +107,21 @@ class Layout:
         """Size of each orbit."""
         return [size for size, count in zip(self.chain, self.counts, strict=True) for _ in range(count)]
 
-    def work(self, degree: int, *, two_way: bool) -> int:
-        """Work of judging one graph, in half nanoseconds as measured."""
+    def work(self, degree: int, *, bidirectional: bool) -> int:
+        """Work of evaluating one graph, in half nanoseconds as measured."""
         each = 2400 + sum(self.sizes) * (degree + 16) * 2 // 3
-        return sum(self.counts) * each // (2 if two_way else 1)
+        return sum(self.counts) * each // (2 if bidirectional else 1)
 
 
-def layouts(nodes: int, degree: int, *, two_way: bool) -> list[Layout]:
-    """Layouts whose graphs have names that are short enough, those of one size first, then the likeliest."""
+def layouts(nodes: int, degree: int, *, bidirectional: bool) -> list[Layout]:
+    """Return the layouts whose graphs have short enough names: those of one size, then the most promising."""
     numbers = (MAX_NAME - _HEAD_OF_NAME) // (len(str(nodes)) + 2)
-    most = numbers * (2 if two_way else 1) // degree
+    most = numbers * (2 if bidirectional else 1) // degree
     found = {
         (layout.chain, layout.counts): layout
         for chain in _chains(nodes, degree, most)
-        if (layout := _layout(chain, nodes, degree, two_way)) is not None and 1 < sum(layout.counts) <= most
+        if (layout := _layout(chain, nodes, degree, bidirectional)) is not None
+        and 1 < sum(layout.counts) <= most
     }
 
     def key(layout: Layout) -> tuple[bool, float, tuple[int, ...]]:
@@ -131,7 +132,7 @@ def layouts(nodes: int, degree: int, *, two_way: bool) -> list[Layout]:
 
 
 def _chains(nodes: int, degree: int, most: int) -> Iterator[tuple[int, ...]]:
-    """Sizes that may follow one another, to a largest that leaves at most so many orbits."""
+    """Yield sizes, each a divisor of the next, the largest of which leaves at most `most` orbits."""
     yield from ((size,) for size in range(2, nodes // 2 + 1) if nodes % size == 0)
     heads = [(1,), *((size,) for size in range(2, degree + 1) if nodes % size == 0)]
     while heads:
@@ -145,8 +146,8 @@ def _chains(nodes: int, degree: int, most: int) -> Iterator[tuple[int, ...]]:
         yield from (chain for chain in heads if nodes <= most * chain[-1])
 
 
-def _layout(chain: tuple[int, ...], nodes: int, degree: int, two_way: bool) -> Layout | None:
-    """As few orbits of each size as give every link of a smaller one an end; None if that cannot be."""
+def _layout(chain: tuple[int, ...], nodes: int, degree: int, bidirectional: bool) -> Layout | None:
+    """Return the fewest orbits of each size in which the links of smaller ones end; None if impossible."""
     counts: list[int] = []
     ups: list[int] = []
     left, needed = nodes, 0
@@ -160,7 +161,12 @@ def _layout(chain: tuple[int, ...], nodes: int, degree: int, two_way: bool) -> L
             count += times
         left -= count * size
         lone = count * own - needed
-        if left < 0 or lone < 0 or (two_way and lone % 2 and size % 2) or (size == 1 and own and count == 1):
+        if (
+            left < 0
+            or lone < 0
+            or (bidirectional and lone % 2 and size % 2)
+            or (size == 1 and own and count == 1)
+        ):
             return None
         counts.append(count)
         ups.append(up)
@@ -178,8 +184,8 @@ class _Links:
     opposite: Int32Array
 
 
-def random_links(layout: Layout, degree: int, rng: random.Random, *, two_way: bool) -> _Links | None:
-    """Links between the orbits of a layout by chance; None where every choice had a self-loop."""
+def random_links(layout: Layout, degree: int, rng: random.Random, *, bidirectional: bool) -> _Links | None:
+    """Choose random links between the orbits of a layout; None where every choice had a self-loop."""
     sizes = layout.sizes
     rows: list[tuple[int, int, int]] = []
     opposite: list[int] = []
@@ -191,27 +197,27 @@ def random_links(layout: Layout, degree: int, rng: random.Random, *, two_way: bo
         own = [orbit for orbit in orbits for _ in range(degree - layout.up[level] * times)]
         for _ in range(_ATTEMPTS):
             rng.shuffle(own)
-            ends = own if two_way else rng.sample(own, len(own))
+            ends = own if bidirectional else rng.sample(own, len(own))
             lone = own[len(upper) :]
             pairs = [*zip(upper, ends, strict=False)]
-            if two_way:
+            if bidirectional:
                 pairs += zip(lone[::2], lone[1::2], strict=False)
             else:
                 pairs += [*zip(own, upper, strict=False), *zip(lone, ends[len(upper) :], strict=True)]
-            if not any(tail == head and (size < 2 or (two_way and size < 3)) for tail, head in pairs):
+            if not any(tail == head and (size < 2 or (bidirectional and size < 3)) for tail, head in pairs):
                 break
         else:
             return None
         for tail, head in pairs:
             shift = rng.randrange(sizes[head])
             # neither a loop nor, where links bring their opposites, half a turn
-            while tail == head and (shift == 0 or (two_way and 2 * shift == size)):
+            while tail == head and (shift == 0 or (bidirectional and 2 * shift == size)):
                 shift = rng.randrange(size)
             rows.append((tail, head, shift))
-            if two_way:
+            if bidirectional:
                 opposite += [len(rows), len(rows) - 1]
                 rows.append((head, tail, -shift % sizes[tail]))
-        if two_way and len(lone) % 2:
+        if bidirectional and len(lone) % 2:
             opposite.append(len(rows))
             rows.append((lone[-1], lone[-1], size // 2))
         first, lower = first + layout.counts[level], orbits
@@ -220,7 +226,7 @@ def random_links(layout: Layout, degree: int, rng: random.Random, *, two_way: bo
 
 
 def expression_of(layout: Layout, degree: int, links: _Links) -> str:
-    """The catalogue's call that makes a graph."""
+    """Return the call of the catalogue that makes a graph."""
     sizes = layout.sizes
     starts = list(accumulate(sizes, initial=0))
     heads: list[int] = []
@@ -238,7 +244,7 @@ def expression_of(layout: Layout, degree: int, links: _Links) -> str:
 
 @dataclass
 class _Task:
-    """A layout, a number of steps, and the best graph of both."""
+    """A layout, a number of steps, and their best graph."""
 
     layout: Layout
     target: int
@@ -253,41 +259,41 @@ def search_multicirculants(
     *,
     work: int,
     seed: int = 0,
-    two_way: bool = False,
+    bidirectional: bool = False,
 ) -> Searched[NeighbourEntry]:
-    """Graphs of `nodes` and `degree` that no known one beats, by rising steps.
+    """Find graphs of `nodes` and `degree` that no known one beats, by rising steps.
 
     Parameters
     ----------
     nodes, degree : int
         At most 2000 nodes and degree 8; others have none.
     known : sequence of FabricCandidate
-        Of this size.
+        Graphs of this size.
     work : int
-        In half nanoseconds, about; with the other arguments it decides what is found.
+        In half nanoseconds, about; the result depends on it and the other arguments only.
     seed : int
-    two_way : bool
-        Only with links in opposite pairs.
+    bidirectional : bool
+        Only graphs with bidirectional links.
     """
     if nodes > MAX_TURNED_NODES or not 2 <= degree <= MAX_TURNED_DEGREE:
         return Searched((), 0)
-    return _Search(nodes, degree, known, seed, two_way).run(work)
+    return _Search(nodes, degree, known, seed, bidirectional).run(work)
 
 
 class _Search:
     """State of one search."""
 
     def __init__(
-        self, nodes: int, degree: int, known: Sequence[FabricCandidate], seed: int, two_way: bool
+        self, nodes: int, degree: int, known: Sequence[FabricCandidate], seed: int, bidirectional: bool
     ) -> None:
-        self.nodes, self.degree, self.two_way, self.known = nodes, degree, two_way, known
+        self.nodes, self.degree, self.bidirectional, self.known = nodes, degree, bidirectional, known
         self.rng = random.Random(seed)
         self.tried = 0
         self.scale = Fraction(load_scale(degree) * nodes, degree)
         self.optimum = Fraction(2 * (nodes - 1), nodes)
 
     def run(self, work: int) -> Searched[NeighbourEntry]:
-        least = moore_steps(self.nodes, self.degree, bidirectional=self.two_way)
+        least = moore_steps(self.nodes, self.degree, bidirectional=self.bidirectional)
         targets = list(range(least, least + _TARGETS))
         best: dict[int, _Task] = {}
         for _ in range(_PASSES):
@@ -301,24 +307,26 @@ class _Search:
                 work -= used
                 if task is not None and task.cost < bar:
                     best[target] = task
-            # what found nothing, or nothing better than fewer steps, has no share of the work that is left
+            # without a graph that beats those of fewer steps, more work is unlikely to pay
             targets = [one for one in targets if not is_over() and (one in best or not best)]
         entries = []
         for task in best.values():
             text = expression_of(task.layout, self.degree, task.links)
             steps, gather, reduce = figures_of(parse(text))
             assert gather + reduce == task.cost / self.scale, (text, gather, reduce, task.cost)
-            entries.append(NeighbourEntry(self.nodes, self.degree, self.two_way, steps, gather, reduce, text))
+            entries.append(
+                NeighbourEntry(self.nodes, self.degree, self.bidirectional, steps, gather, reduce, text)
+            )
         return Searched(tuple(entries), self.tried)
 
     def bar(self, target: int, best: Mapping[int, _Task]) -> int:
-        """Cost from which on a graph of so many steps is of no use."""
+        """Cost that a graph of at most `target` steps has to beat."""
         known = (one.t_b_both for one in self.known if one.steps <= target)
         least = ceil(min(known, default=Fraction(2 * self.nodes)) * self.scale)
         return min([least, *(task.cost for steps, task in best.items() if steps <= target)])
 
     def _best_of(self, target: int, work: int) -> tuple[_Task | None, int]:
-        """The best graph of so many steps, and the work that it took."""
+        """Return the best graph of at most `target` steps, and the work that it took."""
         alive = list(self._tasks(target, work))
         used = 0
         for place in range(_ROUNDS):
@@ -337,17 +345,17 @@ class _Search:
 
     def _tasks(self, target: int, work: int) -> Iterator[_Task]:
         spent = count = 0
-        for layout in layouts(self.nodes, self.degree, two_way=self.two_way):
-            spent += _TRIALS * layout.work(self.degree, two_way=self.two_way)
+        for layout in layouts(self.nodes, self.degree, bidirectional=self.bidirectional):
+            spent += _TRIALS * layout.work(self.degree, bidirectional=self.bidirectional)
             if count == _LAYOUTS or (count and spent * _ROUNDS > work):
                 return
-            links = random_links(layout, self.degree, self.rng, two_way=self.two_way)
+            links = random_links(layout, self.degree, self.rng, bidirectional=self.bidirectional)
             if links is not None:
                 count += 1
                 yield _Task(layout, target, links)
 
     def _anneal(self, task: _Task, work: int, place: int) -> int:
-        each = task.layout.work(self.degree, two_way=self.two_way)
+        each = task.layout.work(self.degree, bidirectional=self.bidirectional)
         links, layout = task.links, task.layout
         problem = OrbitProblem(
             *(self.degree, task.target, np.array(layout.sizes, dtype=np.int32)),
@@ -364,7 +372,7 @@ class _Search:
 
 
 def candidate_of_multicirculant(entry: NeighbourEntry) -> FabricCandidate:
-    """A graph that was found with breadth-first broadcast of its own; exact both ways."""
+    """Make a candidate of a graph and its breadth-first broadcast; exact in both directions."""
     return graph_candidate(
         Base(entry.expression, in_one_word(entry.expression), ScheduleMethod.BFB, "multicirculant"),
         *(entry.nodes, entry.degree, entry.steps, entry.gather, entry.reduce),

@@ -1,4 +1,4 @@
-"""Digraphs with an automorphism that turns each of a few orbits of nodes: circulants of several orbits.
+"""Digraphs with an automorphism that turns each of a few orbits of nodes: circulants with several orbits.
 
 With orbits of equal sizes they are the k-multicirculants of Giudici, Kovacs, Li and Verret, Cubic
 arc-transitive k-multicirculants (2017); smaller orbits allow every number of nodes, primes too.
@@ -129,7 +129,7 @@ def _turned(name: str, orbits: str, d: int, heads: Sequence[int], bandwidth: int
 
 
 def _sizes(name: str, orbits: str) -> list[int]:
-    """The sizes that a text like ``1+4+12*12`` stands for."""
+    """Parse sizes such as ``1+4+12*12``."""
     sizes: list[int] = []
     for part in orbits.split("+") if isinstance(orbits, str) else ():
         found = _ORBITS.fullmatch(part)
