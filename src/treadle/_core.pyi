@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from treadle.finder.rank_order import RankGroups, RankPace, TreeGraph
 from treadle.finder.searches.abelian_search import AbelianPace, AbelianProblem
 from treadle.finder.searches.link_swaps import SwapPace, SwapProblem
+from treadle.finder.searches.multicirculant_search import OrbitPace, OrbitProblem
 from treadle.parallelism.search.core_search_values import CoreDomains, MinimaxForms, PairEnergies, PairTables
 from treadle.simulation.core_values import FluidArrays, TaskArrays
 from treadle.synthesis.core_values.arrangement_values import ArrangeProblem
@@ -179,6 +180,9 @@ def search_abelian_sets(
     problem: AbelianProblem, pace: AbelianPace, starts: Int32, control: Int64
 ) -> tuple[int, Int32, int, int, int, int]: ...
 def swap_links(problem: SwapProblem, pace: SwapPace, control: Int64) -> tuple[int, Int32, int, int, int]: ...
+def swap_orbits(
+    problem: OrbitProblem, pace: OrbitPace, control: Int64
+) -> tuple[int, Int32, Int32, Int32, Int32, int, int]: ...
 def tree_figures(graph: TreeGraph, groups: Int32) -> tuple[int, int, int]: ...
 def order_ranks(
     graphs: Sequence[TreeGraph], kinds: Sequence[RankGroups], start: Int32, pace: RankPace, control: Int64

@@ -235,7 +235,7 @@ def test_frontiers() -> None:
     )
     placed = row("A", placement=tuple(range(8)), own_order_s=5e-5)
     many = row("B" * 99, label="BB...", placement=tuple(range(9, 0, -1)), own_order_s=6e-5, least_s=None)
-    effort = SimpleNamespace(kind="rings", tried=1, unit="set", found=("x",))
+    effort = SimpleNamespace(kind="rings", tried=1, unit="set", found=("x",), usual_s=0)
     kept, fresh = row("K"), row("F")
     found = SimpleNamespace(seconds=1e-5, changes=1, fabrics=("a", "b", "b"))
     results = [

@@ -32,6 +32,8 @@ SAMPLES: Mapping[str, Sequence[t.Topology]] = {
     "diamond": [t.diamond(), t.diamond(latency=3)],
     "circulant": [t.circulant(8, 3), t.circulant(12, 2, 3, latency=5)],
     "directed_circulant": [t.directed_circulant(6, 1, 2, 3, 4)],
+    "multicirculant": [t.multicirculant("2*5", 3, 1, 5, 7), t.multicirculant("1+4", 4, 1, 2, 3)],
+    "directed_multicirculant": [t.directed_multicirculant("1+3+6", 3, 1, 0, 4, 1, 5, 7, latency=2)],
     "twisted_torus": [t.twisted_torus(2, 4), t.twisted_torus(2, 4, 2)],
     "twisted_hypercube": [t.twisted_hypercube(3)],
     "uni_ring": [t.uni_ring(2, 3)],

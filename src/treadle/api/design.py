@@ -35,6 +35,7 @@ from treadle.finder.designing.workload_costs import (
     costs_of,
     with_exact_rates,
 )
+from treadle.finder.searches.fresh import USUAL_SEARCH
 from treadle.finder.workload import Network, Workload
 from treadle.options.keywords import DesignKeywords
 from treadle.schedulers.repairing.repair_candidates import JUDGED_AT
@@ -112,7 +113,7 @@ def design(
         hybrids: tuple[HybridOption, ...] = ()
         if asked.topology is None:
             hybrids = best_hybrids(nodes, degree, workload, network, partial(frontier_options, finder))
-        pace = PlacementPace.of(asked.seed, is_searched=asked.search is not None)
+        pace = PlacementPace.of(asked.seed, is_searched=asked.search not in (None, USUAL_SEARCH))
         best_s = min((one.seconds for one in hybrids), default=inf)
         priced = priced_fabrics(fabrics, workload, network, pace, best_s=best_s)
         for one in hybrids:

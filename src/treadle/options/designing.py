@@ -24,7 +24,7 @@ class Finder(Options):
         takes="AlltoallFigures",
     )
     search: Any = opt(
-        "First search for better graphs, for a time or a number of sets.",
+        "Search for better graphs; 0: do not. [default: 3s from 65 nodes on]",
         metavar="TIME|SETS",
         takes="SearchLimit | None",
     )

@@ -47,6 +47,8 @@ from treadle.topologies.catalogue.kautz import kautz as kautz
 from treadle.topologies.catalogue.kautz import modified_de_bruijn as modified_de_bruijn
 from treadle.topologies.catalogue.low_diameter import dragonfly as dragonfly
 from treadle.topologies.catalogue.low_diameter import slimfly as slimfly
+from treadle.topologies.catalogue.multicirculants import directed_multicirculant as directed_multicirculant
+from treadle.topologies.catalogue.multicirculants import multicirculant as multicirculant
 from treadle.topologies.catalogue.platform_table import platform as platform
 from treadle.topologies.catalogue.platforms import dgx1_v100 as dgx1_v100
 from treadle.topologies.catalogue.platforms import dgx_a100 as dgx_a100

@@ -44,6 +44,7 @@ from treadle.topologies.catalogue.kautz import (
     kautz,
     modified_de_bruijn,
 )
+from treadle.topologies.catalogue.multicirculants import directed_multicirculant, multicirculant
 from treadle.topologies.catalogue.platform_table import Catalogue, Platform, platforms, plug_ins, plugged
 from treadle.topologies.topology import Topology
 from treadle.topologies.transforms import changes as transforms
@@ -71,6 +72,7 @@ _GROUPS: tuple[tuple[str, tuple[Callable[..., Topology], ...]], ...] = (
         (
             *(kautz, generalized_kautz, de_bruijn, modified_de_bruijn, diamond),
             *(circulants.circulant, circulants.directed_circulant),
+            *(multicirculant, directed_multicirculant),
             *(twisted.twisted_torus, twisted.twisted_hypercube),
             *(rings.uni_ring, rings.bi_ring, rings.shifted_ring, rings.double_binary_tree),
         ),

@@ -277,12 +277,15 @@ def test_better_graphs_are_looked_for(capsys: pytest.CaptureFixture[str]) -> Non
     assert lines[0].startswith("searched     abelian Cayley digraphs: ")
     assert lines[1].startswith("searched     Cayley digraphs: ")
     assert lines[2].startswith("searched     neighbours: ")
-    assert lines[3] == "found        row 1, better than the library"
+    assert lines[3].startswith("searched     multicirculants: ")
+    assert lines[4] == "found        row 1, better than the library"
     assert main([*words, "--search", "5000", "--json"]) == 0
     first = capsys.readouterr().out
     values = json.loads(first)
     assert values["found_now"] == [values["best"]]
     assert values["searched"][0]["generator_sets"] > 0
     assert main([*words, "--search", "100ms", "-q"]) == 0
-    assert main([*words, "--search", "0"]) == 2
+    assert main([*words, "--search", "0s"]) == 2
     assert "expected a time or a number of sets" in capsys.readouterr().err
+    assert main([*words, "--search", "0"]) == 0
+    assert "searched" not in capsys.readouterr().out

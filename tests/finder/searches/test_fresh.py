@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -12,7 +14,7 @@ from treadle.finder.construction import expression
 from treadle.finder.designing.design_flow import AlltoallFigures
 from treadle.finder.designing.design_result import DesignResult
 from treadle.finder.searches import fresh
-from treadle.finder.searches.fresh import SearchLimit, search_now
+from treadle.finder.searches.fresh import USUAL_SEARCH, SearchLimit, search_now
 from treadle.finder.workload import Network, allreduce_of
 from treadle.planning import design, design_plan, verify
 from treadle.schedules.collective import CollectiveKind
@@ -26,7 +28,7 @@ def test_a_number_of_sets_and_a_seed_decide_what_is_found() -> None:
     one, same, other = (search_now(66, 3, limit, seed=seed) for seed in (1, 1, 2))
     assert one == same != other
     kinds = ["abelian Cayley digraphs", "Cayley digraphs", "line graphs of Cayley digraphs", "neighbours"]
-    assert [effort.kind for effort in one] == kinds
+    assert [effort.kind for effort in one] == [*kinds, "multicirculants"]
     assert all(3000 <= effort.tried < 3000 + 1024 for effort in one[1:3])
     assert one[3].tried < 3100
     assert one[0].tried >= 3000
@@ -51,6 +53,7 @@ def test_all_that_is_found_is_checked_anew(monkeypatch: pytest.MonkeyPatch) -> N
         "Cayley digraphs": "check_cayley",
         "line graphs of Cayley digraphs": "check_line_graph",
         "neighbours": "check_neighbour",
+        "multicirculants": "check_neighbour",
     }
     found = dict.fromkeys(checks.values(), 0)
     for nodes in (50, 66):
@@ -71,9 +74,29 @@ def test_a_time_is_kept() -> None:
     began = time.process_time()
     efforts = search_now(1024, 4, SearchLimit(seconds=0.1))
     assert time.process_time() - began < 60
-    assert len(efforts) == 6
+    assert len(efforts) == 7
     assert all(0 < effort.tried < 10_000 for effort in efforts[1:5])
     assert efforts[0].tried > 0
+
+
+def test_the_usual_search_is_beyond_the_libraries(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """What was done is not done again, and nothing is searched once the bounds are met."""
+    assert search_now(64, 3, USUAL_SEARCH) == search_now(74, 9, USUAL_SEARCH) == ()
+    monkeypatch.setattr(SearchLimit, "work", 2 * 10**8)
+    before = designed(149, 4, None, cache=tmp_path)
+    (effort,) = designed(149, 4, USUAL_SEARCH, cache=tmp_path).efforts
+    assert (effort.kind, effort.usual_s) == ("multicirculants", 3)
+    after = designed(149, 4, USUAL_SEARCH, cache=tmp_path)
+    assert not after.efforts
+    assert len(after.kept) == len(effort.found) > 0
+    worse, better = ([row.option.candidate for row in found.rows] for found in (before, after))
+    assert all(
+        any(new.steps <= old.steps and new.t_b_both <= old.t_b_both for new in better) for old in worse
+    )
+    ideal = replace(worse[-1].gather, steps=4)
+    met = replace(worse[-1], gather=ideal, reduce=ideal)
+    assert met.is_bandwidth_optimal
+    assert search_now(149, 4, USUAL_SEARCH, known=[met]) == ()
 
 
 @pytest.mark.parametrize("limit", [{}, {"seconds": 1.0, "sets": 1}, {"sets": 0}, {"seconds": -1.0}])
@@ -82,7 +105,9 @@ def test_one_limit_is_expected(limit: dict[str, float]) -> None:
         SearchLimit(**limit)  # type: ignore[arg-type]
 
 
-def designed(nodes: int, degree: int, search: SearchLimit | None) -> DesignResult:
+def designed(
+    nodes: int, degree: int, search: SearchLimit | None, *, cache: Path | None = None
+) -> DesignResult:
     return design(
         nodes,
         degree,
@@ -90,7 +115,8 @@ def designed(nodes: int, degree: int, search: SearchLimit | None) -> DesignResul
         workload=allreduce_of(2**20),
         alltoall=AlltoallFigures.BOUND,
         search=search,
-        use_cache=False,
+        cache=cache,
+        use_cache=cache is not None,
     )
 
 

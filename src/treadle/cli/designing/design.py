@@ -48,9 +48,9 @@ def command(o: Design) -> int:
             *size_asked,
             network=network,
             workload=job,
-            search=None if o.search is None else _limit(o.search),
             progress=progress,
             **keywords(o, Finder, but=("search",)),
+            **({} if o.search is None else {"search": _limit(o.search)}),
         )
     if o.pick is not None and not 1 <= o.pick <= len(result.rows):
         raise FormatError(f"--pick {o.pick}: the frontier has {counted(len(result.rows), 'row')}")
@@ -142,8 +142,10 @@ def _problem(o: Design) -> tuple[Workload, Network]:
     )
 
 
-def _limit(text: str) -> SearchLimit:
-    """A bare number counts sets, anything else is a time."""
+def _limit(text: str) -> SearchLimit | None:
+    """A bare number counts sets, 0 is no search, anything else is a time."""
+    if text == "0":
+        return None
     if text.isascii() and text.isdigit() and len(text) < 12:
         return SearchLimit(sets=int(text))
     return SearchLimit(seconds=parse_time_ns(text) / 10**9)

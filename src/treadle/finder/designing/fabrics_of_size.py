@@ -14,10 +14,10 @@ from treadle.finder.designing.candidates import (
     quick_neighbours,
 )
 from treadle.finder.designing.design_options import DesignOptions
-from treadle.finder.designing.kept_graphs import keep_graphs, kept_graphs
+from treadle.finder.designing.kept_graphs import keep_graphs, kept_graphs, usual_seeds
 from treadle.finder.measure import Option
 from treadle.finder.search import Finder
-from treadle.finder.searches.fresh import Effort, search_now
+from treadle.finder.searches.fresh import USUAL_SEARCH, Effort, search_now
 
 
 @dataclass(frozen=True)
@@ -58,30 +58,36 @@ def fabrics_of_size(
         Where graphs that were found are kept; None: neither look nor keep.
     """
     two_way = asked.bidirectional
-    efforts: tuple[Effort, ...] = ()
-    if asked.search is not None:
-        with context().stage("graphs"):
-            efforts = search_now(nodes, degree, asked.search, bidirectional=two_way, seed=asked.seed)
     with context().stage("search"):
         quick = quick_neighbours(nodes, degree, bidirectional=two_way) if asked.topology is None else ()
         finder = Finder(known_bases(nodes, degree, quick), bidirectional=two_way)
+        options = () if asked.topology is not None else frontier_options(finder, nodes, degree)
+        kept = (
+            () if asked.topology is not None else kept_graphs(nodes, degree, directory, bidirectional=two_way)
+        )
+    seeds = usual_seeds(nodes, degree, directory, bidirectional=two_way)
+    is_usual = asked.search == USUAL_SEARCH
+    efforts: tuple[Effort, ...] = ()
+    if asked.search is not None and not (is_usual and (asked.seed in seeds or asked.topology is not None)):
+        with context().stage("graphs"):
+            known = [*(one.candidate for one in options), *kept]
+            efforts = search_now(
+                nodes, degree, asked.search, bidirectional=two_way, seed=asked.seed, known=known
+            )
+    with context().stage("search"):
         if asked.topology is not None:
             return FabricsOfSize((named_option(asked.topology, nodes, degree),), finder, efforts)
-        options = frontier_options(finder, nodes, degree)
         efforts = improving(efforts, options)
         found = [one for effort in efforts for one in effort.found]
-        kept = kept_graphs(nodes, degree, directory, bidirectional=two_way)
-        if not found and not kept:
-            return FabricsOfSize(options, finder, efforts)
-        finder = Finder(known_bases(nodes, degree, (*quick, *found, *kept)), bidirectional=two_way)
-        options = frontier_options(finder, nodes, degree)
-        known = {one.construction for one in found}
-        earlier = [one for one in kept if one.construction not in known]
-        best = [one.candidate for one in options]
-        if found:
+        if found or kept:
+            finder = Finder(known_bases(nodes, degree, (*quick, *found, *kept)), bidirectional=two_way)
+            options = frontier_options(finder, nodes, degree)
+        earlier = [one for one in kept if one.construction not in {one.construction for one in found}]
+        if found or (is_usual and efforts):
             own = {one.construction for one in (*found, *earlier)}
-            frontier = [one for one in best if one.construction in own]
-            keep_graphs(nodes, degree, frontier, directory, bidirectional=two_way)
+            frontier = [one.candidate for one in options if one.candidate.construction in own]
+            done = [*seeds, asked.seed] if is_usual else seeds
+            keep_graphs(nodes, degree, frontier, directory, bidirectional=two_way, usual_seeds=done)
         old = {one.construction for one in earlier}
         shown = tuple(one.expression for one in options if one.candidate.construction in old)
         return FabricsOfSize(options, finder, efforts, shown)

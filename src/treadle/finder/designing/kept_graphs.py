@@ -36,9 +36,14 @@ def kept_graphs(
     """
     if directory is None:
         return ()
-    path = _path(nodes, degree, directory, bidirectional=bidirectional)
-    found = []
-    for text in _expressions(path, nodes, degree):
+    value = _value(_path(nodes, degree, directory, bidirectional=bidirectional), nodes, degree)
+    texts = value.get("graphs")
+    found: list[FabricCandidate] = []
+    if not isinstance(texts, list) or len(texts) > _MOST_KEPT:
+        return ()
+    for text in texts:
+        if not isinstance(text, str) or not _is_graph(text):
+            continue
         try:
             option = named_option(text, nodes, degree)
         except (TreadleError, ValueError, ArithmeticError, RecursionError, MemoryError):
@@ -63,14 +68,33 @@ def keep_graphs(
     directory: Path | None,
     *,
     bidirectional: bool,
+    usual_seeds: Iterable[int] = (),
 ) -> None:
-    """Keep graphs for the next design of this size; what was kept before makes room."""
+    """Keep graphs for the next design of this size; what was kept before makes room.
+
+    The seeds of finished default searches are stored too: these need not run again.
+    """
     texts = [expression(one.construction) for one in graphs][:_MOST_KEPT]
-    if directory is None or not texts:
+    seeds = list(usual_seeds)[-_MOST_KEPT:]
+    if directory is None or not (texts or seeds):
         return
     path = _path(nodes, degree, directory, bidirectional=bidirectional)
-    value = {"nodes": nodes, "degree": degree, "graphs": [text for text in texts if len(text) <= MAX_NAME]}
+    value = {
+        "nodes": nodes,
+        "degree": degree,
+        "graphs": [text for text in texts if len(text) <= MAX_NAME],
+        "usual_seeds": seeds,
+    }
     keep_value(path, value)
+
+
+def usual_seeds(nodes: int, degree: int, directory: Path | None, *, bidirectional: bool) -> list[int]:
+    """Return the seeds of the default searches of a size that have finished."""
+    if directory is None:
+        return []
+    value = _value(_path(nodes, degree, directory, bidirectional=bidirectional), nodes, degree)
+    seeds = value.get("usual_seeds")
+    return [seed for seed in seeds if type(seed) is int][:_MOST_KEPT] if isinstance(seeds, list) else []
 
 
 def _path(nodes: int, degree: int, directory: Path, *, bidirectional: bool) -> Path:
@@ -79,21 +103,18 @@ def _path(nodes: int, degree: int, directory: Path, *, bidirectional: bool) -> P
     return directory / f"{key_of(question)}.graphs"
 
 
-def _expressions(path: Path, nodes: int, degree: int) -> list[str]:
-    """The expressions of a file that says so of this size; none of one that is anything else."""
+def _value(path: Path, nodes: int, degree: int) -> dict[str, object]:
+    """Return the values of a file about this size; none of any other file."""
     try:
         if not path.is_file() or path.stat().st_size > _MAX_FILE_BYTES:
-            return []
+            return {}
         value = json.loads(path.read_bytes())
-        if (value["nodes"], value["degree"]) != (nodes, degree):
-            return []
-        texts = value["graphs"]
-        if not isinstance(texts, list) or len(texts) > _MOST_KEPT:
-            return []
+        if not isinstance(value, dict) or (value["nodes"], value["degree"]) != (nodes, degree):
+            return {}
         os.utime(path)
-        return [text for text in texts if isinstance(text, str) and _is_graph(text)]
-    except (OSError, ValueError, LookupError, TypeError, RecursionError):
-        return []
+        return value
+    except (OSError, ValueError, LookupError, RecursionError):
+        return {}
 
 
 def _is_graph(text: str) -> bool:

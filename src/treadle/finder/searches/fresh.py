@@ -1,13 +1,15 @@
 """Graphs of a size and degree that are looked for now, beside those that the libraries have.
 
-Abelian Cayley digraphs (beginning with the table's), other Cayley digraphs, line graphs of smaller ones and
-neighbours of graphs of a few nodes more or less are searched in turn. A limit in sets tried makes the result
-depend on the seed alone; a limit in seconds ends each search where it stands, and `Effort.tried` says where.
+Abelian Cayley digraphs (beginning with the table's), other Cayley digraphs, line graphs of smaller ones,
+neighbours of graphs of a few nodes more or less and multicirculants are searched in turn. A limit in sets
+tried makes the result depend on the seed alone; a limit in seconds ends each search where it stands, and
+`Effort.tried` says where. By default, multicirculants of the sizes beyond the libraries are searched, for
+about three seconds: counted as work, so that every machine finds the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from time import monotonic
@@ -19,13 +21,20 @@ from treadle.finder.searches.abelian_search import MAX_ABELIAN_DEGREE, MAX_ABELI
 from treadle.finder.searches.abelian_table import shipped_abelian_table
 from treadle.finder.searches.cayley_library import check_entry as check_cayley
 from treadle.finder.searches.cayley_search import MAX_ORDER, MAX_SEARCH_DEGREE, search_cayley
-from treadle.finder.searches.contenders import Entry, is_over
+from treadle.finder.searches.contenders import Entry, Searched, is_over
 from treadle.finder.searches.line_graph_library import check_entry as check_line_graph
 from treadle.finder.searches.line_graph_search import MAX_BASE_ORDER, search_line_graphs
 from treadle.finder.searches.line_graph_value import MAX_LINE_DEGREE, MAX_POWER
 from treadle.finder.searches.link_swaps import MAX_SWAP_DEGREE
+from treadle.finder.searches.multicirculant_search import (
+    MAX_TURNED_DEGREE,
+    MAX_TURNED_NODES,
+    candidate_of_multicirculant,
+    search_multicirculants,
+)
 from treadle.finder.searches.neighbour_search import (
     MAX_NEIGHBOUR_NODES,
+    NeighbourEntry,
     neighbour_trials,
     search_neighbours,
 )
@@ -43,6 +52,12 @@ _MOST_DOUBLINGS = 10
 _NEIGHBOUR_WORK = 10**8
 """Of the first round of neighbours, about half a second; the next have twice as much each."""
 
+_TURNED_WORK = 10**9
+"""Work of the first round of multicirculants, about half a second; the next have twice as much each."""
+
+LARGEST_IN_LIBRARIES = 64
+"""Nodes up to which the library of Cayley digraphs has every size."""
+
 _WORK_OF_A_SET = 100
 """Words of bit sets, about, that a set takes."""
 
@@ -52,7 +67,7 @@ _Kind = Callable[[int], "Effort"]
 
 @dataclass(frozen=True)
 class SearchLimit:
-    """How long to look for better graphs; one of the two.
+    """How long to look for better graphs; one of the three.
 
     Parameters
     ----------
@@ -60,21 +75,34 @@ class SearchLimit:
         For all kinds of graphs together.
     sets : int, optional
         Generator sets of each kind, rounded up to whole blocks; of neighbours as many graphs.
+    usual_s : int, optional
+        Search only multicirculants, of sizes beyond the libraries, for about this time: counted as work, so
+        that the result does not depend on the machine.
 
     Raises
     ------
     ScheduleError
-        If both or none is given, or it is not positive.
+        If several or none is given, or it is not positive.
     """
 
     seconds: float | None = None
     sets: int | None = None
+    usual_s: int | None = None
 
     def __post_init__(self) -> None:
-        if (self.seconds is None) == (self.sets is None):
+        given = [one for one in (self.seconds, self.sets, self.usual_s) if one is not None]
+        if len(given) != 1:
             raise ScheduleError("search: expected either a time or a number of sets")
-        if not 0 < (self.seconds or self.sets or 0) <= _ENDLESS:
+        if not 0 < given[0] <= _ENDLESS:
             raise ScheduleError(f"search: expected a time or a number of sets up to {_ENDLESS}")
+
+    @property
+    def work(self) -> int:
+        """Work of the usual search, in half nanoseconds."""
+        return (self.usual_s or 0) * 2 * 10**9
+
+
+USUAL_SEARCH = SearchLimit(usual_s=3)
 
 
 @dataclass(frozen=True)
@@ -84,23 +112,33 @@ class Effort:
     Parameters
     ----------
     kind : str
-        ``abelian Cayley digraphs``, ``Cayley digraphs``, ``line graphs of Cayley digraphs``, ``neighbours``.
+        ``abelian Cayley digraphs``, ``Cayley digraphs``, ``line graphs of Cayley digraphs``, ``neighbours``,
+        ``multicirculants``.
     tried : int
-        Generator sets, or of neighbours graphs.
+        Generator sets, or of neighbours and multicirculants graphs.
     found : tuple of FabricCandidate
         Pareto front of those tried, each rebuilt and valued anew.
     unit : str
         What is counted.
+    usual_s : int
+        Seconds of the default search; 0 for a search that the user chose.
     """
 
     kind: str
     tried: int
     found: tuple[FabricCandidate, ...]
     unit: str = "generator set"
+    usual_s: int = 0
 
 
 def search_now(
-    nodes: int, degree: int, limit: SearchLimit, *, bidirectional: bool = False, seed: int = 0
+    nodes: int,
+    degree: int,
+    limit: SearchLimit,
+    *,
+    bidirectional: bool = False,
+    seed: int = 0,
+    known: Sequence[FabricCandidate] = (),
 ) -> tuple[Effort, ...]:
     """Look for graphs of `nodes` and `degree`; none where no kind has graphs of that size.
 
@@ -111,12 +149,22 @@ def search_now(
     bidirectional : bool
         Only with links in opposite pairs, which line graphs have not.
     seed : int
+    known : sequence of FabricCandidate
+        Graphs of this size, which multicirculants have to beat.
 
     Notes
     -----
     Half of the time that is left goes to each kind but the last: what is left over by a search that met its
     lower bounds goes to the next.
     """
+    turned = nodes <= MAX_TURNED_NODES and 2 <= degree <= MAX_TURNED_DEGREE
+    if limit.usual_s is not None:
+        if not turned or nodes <= LARGEST_IN_LIBRARIES:
+            return ()
+        found = search_multicirculants(
+            nodes, degree, known, work=limit.work, seed=seed, bidirectional=bidirectional
+        )
+        return (_effort_of(found, limit.usual_s),) if found.tried else ()
     kinds: list[_Kind] = []
     if 2 <= nodes <= MAX_ABELIAN_ORDER and degree <= MAX_ABELIAN_DEGREE:
         kinds.append(partial(_abelian, nodes, degree, seed, bidirectional))
@@ -126,6 +174,8 @@ def search_now(
         kinds += [partial(_line_graphs, nodes, degree, power, seed) for power in _powers(nodes, degree)]
     if nodes <= MAX_NEIGHBOUR_NODES and 2 <= degree <= MAX_SWAP_DEGREE:
         kinds.append(partial(_neighbours, nodes, degree, seed, bidirectional))
+    if turned:
+        kinds.append(partial(_multicirculants, nodes, degree, seed, bidirectional, known))
     end = None if limit.seconds is None else monotonic() + limit.seconds
     efforts = []
     for place, kind in enumerate(kinds):
@@ -203,6 +253,32 @@ def _neighbours(nodes: int, degree: int, seed: int, two_way: bool, trials: int) 
         tried, rounds = tried + searched.tried, rounds + 1
     best = pareto(found.values(), lambda one: (one.steps, one.t_b_both))
     return Effort("neighbours", tried, tuple(best), "graph")
+
+
+def _multicirculants(
+    nodes: int, degree: int, seed: int, two_way: bool, known: Sequence[FabricCandidate], trials: int
+) -> Effort:
+    """Rounds of growing work, each with a seed of its own, until time or trials are used up."""
+    best = list(known)
+    found: Searched[NeighbourEntry] = Searched((), 0)
+    rounds = 0
+    while rounds == 0 or (found.tried < trials and not is_over()):
+        work = min(_TURNED_WORK << min(rounds, _MOST_DOUBLINGS), trials * nodes**2 * (degree + 16))
+        more = search_multicirculants(
+            nodes, degree, best, work=work, seed=seed + rounds, bidirectional=two_way
+        )
+        if not more.tried:  # the bounds are met
+            break
+        best += map(candidate_of_multicirculant, more.entries)
+        found = Searched((*found.entries, *more.entries), found.tried + more.tried)
+        rounds += 1
+    return _effort_of(found)
+
+
+def _effort_of(found: Searched[NeighbourEntry], usual_s: int = 0) -> Effort:
+    _check(check_neighbour, found.entries)
+    best = pareto(map(candidate_of_multicirculant, found.entries), lambda one: (one.steps, one.t_b_both))
+    return Effort("multicirculants", found.tried, tuple(best), "graph", usual_s)
 
 
 def _line_graphs(nodes: int, degree: int, power: int, seed: int, trials: int) -> Effort:

@@ -1,0 +1,382 @@
+"""Search digraphs that a turn of a few orbits of nodes maps to itself, by simulated annealing in the core.
+
+The nodes of an orbit are equivalent, so that a graph is evaluated at one node of each, and few receivers have
+to be good together. Where N has no divisor that suits, small orbits make up for it: a node that the turn
+leaves in place has links to an orbit of at most d nodes, these to one of at most d - 1 times as many, and so on
+(`Layout`). Layouts for the same number of steps compete: after each round the worse half is left out
+(successive halving).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import accumulate, groupby
+from math import ceil, log2
+from typing import NamedTuple
+
+import numpy as np
+
+from treadle.arrays import Int32Array
+from treadle.engine import core, run_until
+from treadle.finder.construction import Base, ScheduleMethod, in_one_word
+from treadle.finder.measure import figures_of
+from treadle.finder.search import FabricCandidate, graph_candidate
+from treadle.finder.searches.cayley_value import load_scale
+from treadle.finder.searches.contenders import Searched, is_over
+from treadle.finder.searches.neighbour_search import NeighbourEntry
+from treadle.topologies import parse
+from treadle.topologies.moore import moore_steps
+from treadle.topologies.naming import MAX_NAME, expression
+
+MAX_TURNED_NODES = 2000
+MAX_TURNED_DEGREE = 8
+_TARGETS = 3
+"""Numbers of steps that are searched, from the Moore bound on."""
+
+_LAYOUTS = 24
+_NONE = 2**62
+"""Cost of no graph."""
+
+_PASSES = 3
+"""Passes over all numbers of steps; the later ones have the work that is left."""
+
+_ROUNDS = 4
+_HEATS = (0.02, 0.01, 0.005, 0.003)
+"""First temperature of each round, relative to the optimal cost."""
+
+_TRIALS = 300
+"""Least graphs per layout in the first round; where the work does not suffice, fewer layouts compete."""
+
+_MOST_LEVELS = 4
+_GOOD_ORBITS = 20
+"""Typical number of orbits of the best graphs that were found."""
+
+_LEVEL_PRICE = 0.4
+"""Price of one more size, in doublings of the number of orbits."""
+
+_HEAD_OF_NAME = 80
+"""Most characters of an expression without its numbers."""
+
+_ATTEMPTS = 100
+"""Most random choices of links until none is a loop."""
+
+
+class OrbitProblem(NamedTuple):
+    """Problem of the core: `src/core/search/orbit_swaps.hpp`."""
+
+    degree: int
+    target: int
+    size: Int32Array
+    tail: Int32Array
+    head: Int32Array
+    shift: Int32Array
+    opposite: Int32Array
+
+
+class OrbitPace(NamedTuple):
+    """Number of graphs, seed, and first temperature."""
+
+    trials: int
+    seed: int
+    heat: float
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Orbits of a graph, by size.
+
+    Parameters
+    ----------
+    chain : tuple of int
+        Sizes, each a divisor of the next.
+    counts : tuple of int
+        Orbits of each size.
+    up : tuple of int
+        Links of a node of each size to the next size, divided by the quotient of both.
+    """
+
+    chain: tuple[int, ...]
+    counts: tuple[int, ...]
+    up: tuple[int, ...]
+
+    @property
+    def sizes(self) -> list[int]:
+        """Size of each orbit."""
+        return [size for size, count in zip(self.chain, self.counts, strict=True) for _ in range(count)]
+
+    def work(self, degree: int, *, bidirectional: bool) -> int:
+        """Work of evaluating one graph, in half nanoseconds as measured."""
+        each = 2400 + sum(self.sizes) * (degree + 16) * 2 // 3
+        return sum(self.counts) * each // (2 if bidirectional else 1)
+
+
+def layouts(nodes: int, degree: int, *, bidirectional: bool) -> list[Layout]:
+    """Return the layouts whose graphs have short enough names: those of one size, then the most promising."""
+    numbers = (MAX_NAME - _HEAD_OF_NAME) // (len(str(nodes)) + 2)
+    most = numbers * (2 if bidirectional else 1) // degree
+    found = {
+        (layout.chain, layout.counts): layout
+        for chain in _chains(nodes, degree, most)
+        if (layout := _layout(chain, nodes, degree, bidirectional)) is not None
+        and 1 < sum(layout.counts) <= most
+    }
+
+    def key(layout: Layout) -> tuple[bool, float, tuple[int, ...]]:
+        distance = abs(log2(sum(layout.counts) / _GOOD_ORBITS))
+        return len(layout.chain) > 1, distance + _LEVEL_PRICE * len(layout.chain), layout.chain
+
+    return sorted(found.values(), key=key)
+
+
+def _chains(nodes: int, degree: int, most: int) -> Iterator[tuple[int, ...]]:
+    """Yield sizes, each a divisor of the next, the largest of which leaves at most `most` orbits."""
+    yield from ((size,) for size in range(2, nodes // 2 + 1) if nodes % size == 0)
+    heads = [(1,), *((size,) for size in range(2, degree + 1) if nodes % size == 0)]
+    while heads:
+        heads = [
+            (*chain, chain[-1] * times)
+            for chain in heads
+            if len(chain) < _MOST_LEVELS
+            for times in range(2, degree + (len(chain) == 1))
+            if 2 * chain[-1] * times <= nodes
+        ]
+        yield from (chain for chain in heads if nodes <= most * chain[-1])
+
+
+def _layout(chain: tuple[int, ...], nodes: int, degree: int, bidirectional: bool) -> Layout | None:
+    """Return the fewest orbits of each size in which the links of smaller ones end; None if impossible."""
+    counts: list[int] = []
+    ups: list[int] = []
+    left, needed = nodes, 0
+    for level, size in enumerate(chain):
+        is_last = level == len(chain) - 1
+        times = 1 if is_last else chain[level + 1] // size
+        up = 0 if is_last else (degree if level == 0 and chain[0] == 1 else degree - 1) // times
+        own = degree - up * times
+        count = left // size if is_last else left // size % times
+        while count * own < needed and not is_last:
+            count += times
+        left -= count * size
+        lone = count * own - needed
+        if (
+            left < 0
+            or lone < 0
+            or (bidirectional and lone % 2 and size % 2)
+            or (size == 1 and own and count == 1)
+        ):
+            return None
+        counts.append(count)
+        ups.append(up)
+        needed = count * up
+    return Layout(chain, tuple(counts), tuple(ups)) if all(counts) else None
+
+
+@dataclass(frozen=True)
+class _Links:
+    """Classes of links, as `OrbitProblem` has them."""
+
+    tail: Int32Array
+    head: Int32Array
+    shift: Int32Array
+    opposite: Int32Array
+
+
+def random_links(layout: Layout, degree: int, rng: random.Random, *, bidirectional: bool) -> _Links | None:
+    """Choose random links between the orbits of a layout; None where every choice had a self-loop."""
+    sizes = layout.sizes
+    rows: list[tuple[int, int, int]] = []
+    opposite: list[int] = []
+    first, lower = 0, range(0)
+    for level, size in enumerate(layout.chain):
+        orbits = range(first, first + layout.counts[level])
+        times = layout.chain[level + 1] // size if level + 1 < len(layout.chain) else 1
+        upper = [orbit for orbit in lower for _ in range(layout.up[level - 1])]
+        own = [orbit for orbit in orbits for _ in range(degree - layout.up[level] * times)]
+        for _ in range(_ATTEMPTS):
+            rng.shuffle(own)
+            ends = own if bidirectional else rng.sample(own, len(own))
+            lone = own[len(upper) :]
+            pairs = [*zip(upper, ends, strict=False)]
+            if bidirectional:
+                pairs += zip(lone[::2], lone[1::2], strict=False)
+            else:
+                pairs += [*zip(own, upper, strict=False), *zip(lone, ends[len(upper) :], strict=True)]
+            if not any(tail == head and (size < 2 or (bidirectional and size < 3)) for tail, head in pairs):
+                break
+        else:
+            return None
+        for tail, head in pairs:
+            shift = rng.randrange(sizes[head])
+            # neither a loop nor, where links bring their opposites, half a turn
+            while tail == head and (shift == 0 or (bidirectional and 2 * shift == size)):
+                shift = rng.randrange(size)
+            rows.append((tail, head, shift))
+            if bidirectional:
+                opposite += [len(rows), len(rows) - 1]
+                rows.append((head, tail, -shift % sizes[tail]))
+        if bidirectional and len(lone) % 2:
+            opposite.append(len(rows))
+            rows.append((lone[-1], lone[-1], size // 2))
+        first, lower = first + layout.counts[level], orbits
+    columns = np.array(rows, dtype=np.int32).T
+    return _Links(*map(np.ascontiguousarray, columns), np.array(opposite, dtype=np.int32))
+
+
+def expression_of(layout: Layout, degree: int, links: _Links) -> str:
+    """Return the call of the catalogue that makes a graph."""
+    sizes = layout.sizes
+    starts = list(accumulate(sizes, initial=0))
+    heads: list[int] = []
+    done: set[int] = set()
+    for link in np.argsort(links.tail, kind="stable").tolist():
+        if link not in done:
+            head = int(links.head[link])
+            heads.append(starts[head] + int(links.shift[link]) % sizes[head])
+            done |= {link, int(links.opposite[link])} if len(links.opposite) else {link}
+    runs = ((size, len(list(run))) for size, run in groupby(sizes))
+    orbits = "+".join(f"{count}*{size}" if count > 1 else str(size) for size, count in runs)
+    name = "multicirculant" if len(links.opposite) else "directed_multicirculant"
+    return expression(name, f'"{orbits}"', degree, *heads)
+
+
+@dataclass
+class _Task:
+    """A layout, a number of steps, and their best graph."""
+
+    layout: Layout
+    target: int
+    links: _Links
+    cost: int = _NONE
+
+
+def search_multicirculants(
+    nodes: int,
+    degree: int,
+    known: Sequence[FabricCandidate],
+    *,
+    work: int,
+    seed: int = 0,
+    bidirectional: bool = False,
+) -> Searched[NeighbourEntry]:
+    """Find graphs of `nodes` and `degree` that no known one beats, by rising steps.
+
+    Parameters
+    ----------
+    nodes, degree : int
+        At most 2000 nodes and degree 8; others have none.
+    known : sequence of FabricCandidate
+        Graphs of this size.
+    work : int
+        In half nanoseconds, about; the result depends on it and the other arguments only.
+    seed : int
+    bidirectional : bool
+        Only graphs with bidirectional links.
+    """
+    if nodes > MAX_TURNED_NODES or not 2 <= degree <= MAX_TURNED_DEGREE:
+        return Searched((), 0)
+    return _Search(nodes, degree, known, seed, bidirectional).run(work)
+
+
+class _Search:
+    """State of one search."""
+
+    def __init__(
+        self, nodes: int, degree: int, known: Sequence[FabricCandidate], seed: int, bidirectional: bool
+    ) -> None:
+        self.nodes, self.degree, self.bidirectional, self.known = nodes, degree, bidirectional, known
+        self.rng = random.Random(seed)
+        self.tried = 0
+        self.scale = Fraction(load_scale(degree) * nodes, degree)
+        self.optimum = Fraction(2 * (nodes - 1), nodes)
+
+    def run(self, work: int) -> Searched[NeighbourEntry]:
+        least = moore_steps(self.nodes, self.degree, bidirectional=self.bidirectional)
+        targets = list(range(least, least + _TARGETS))
+        best: dict[int, _Task] = {}
+        for _ in range(_PASSES):
+            share = work // max(len(targets), 1)
+            for target in list(targets):
+                bar = self.bar(target, best)
+                if bar <= self.optimum * self.scale:
+                    targets = [one for one in targets if one < target]
+                    break
+                task, used = self._best_of(target, share)
+                work -= used
+                if task is not None and task.cost < bar:
+                    best[target] = task
+            # without a graph that beats those of fewer steps, more work is unlikely to pay
+            targets = [one for one in targets if not is_over() and (one in best or not best)]
+        entries = []
+        for task in best.values():
+            text = expression_of(task.layout, self.degree, task.links)
+            steps, gather, reduce = figures_of(parse(text))
+            assert gather + reduce == task.cost / self.scale, (text, gather, reduce, task.cost)
+            entries.append(
+                NeighbourEntry(self.nodes, self.degree, self.bidirectional, steps, gather, reduce, text)
+            )
+        return Searched(tuple(entries), self.tried)
+
+    def bar(self, target: int, best: Mapping[int, _Task]) -> int:
+        """Cost that a graph of at most `target` steps has to beat."""
+        known = (one.t_b_both for one in self.known if one.steps <= target)
+        least = ceil(min(known, default=Fraction(2 * self.nodes)) * self.scale)
+        return min([least, *(task.cost for steps, task in best.items() if steps <= target)])
+
+    def _best_of(self, target: int, work: int) -> tuple[_Task | None, int]:
+        """Return the best graph of at most `target` steps, and the work that it took."""
+        alive = list(self._tasks(target, work))
+        used = 0
+        for place in range(_ROUNDS):
+            share = (work - used) // ((_ROUNDS - place) * max(len(alive), 1))
+            for task in alive:
+                if is_over():
+                    break
+                used += self._anneal(task, share, place)
+                if task.cost <= self.optimum * self.scale:
+                    return task, used
+            alive.sort(key=lambda one: one.cost)
+            alive = alive[: (len(alive) + 1) // 2]
+            if is_over() or not alive or (place and alive[0].cost == _NONE):
+                break
+        return (alive[0] if alive and alive[0].cost < _NONE else None), used
+
+    def _tasks(self, target: int, work: int) -> Iterator[_Task]:
+        spent = count = 0
+        for layout in layouts(self.nodes, self.degree, bidirectional=self.bidirectional):
+            spent += _TRIALS * layout.work(self.degree, bidirectional=self.bidirectional)
+            if count == _LAYOUTS or (count and spent * _ROUNDS > work):
+                return
+            links = random_links(layout, self.degree, self.rng, bidirectional=self.bidirectional)
+            if links is not None:
+                count += 1
+                yield _Task(layout, target, links)
+
+    def _anneal(self, task: _Task, work: int, place: int) -> int:
+        each = task.layout.work(self.degree, bidirectional=self.bidirectional)
+        links, layout = task.links, task.layout
+        problem = OrbitProblem(
+            *(self.degree, task.target, np.array(layout.sizes, dtype=np.int32)),
+            *(links.tail, links.head, links.shift, links.opposite),
+        )
+        pace = OrbitPace(max(work // each, 2), self.rng.getrandbits(60), _HEATS[place])
+        outcome = run_until("graphs", lambda control: core.swap_orbits(problem, pace, control))
+        _, tail, head, shift, opposite, cost, tried = outcome
+        self.tried += tried
+        task.links = _Links(tail, head, shift, opposite)
+        if cost >= 0:
+            task.cost = cost
+        return tried * each
+
+
+def candidate_of_multicirculant(entry: NeighbourEntry) -> FabricCandidate:
+    """Make a candidate of a graph and its breadth-first broadcast; exact in both directions."""
+    return graph_candidate(
+        Base(entry.expression, in_one_word(entry.expression), ScheduleMethod.BFB, "multicirculant"),
+        *(entry.nodes, entry.degree, entry.steps, entry.gather, entry.reduce),
+        is_bidirectional=entry.bidirectional,
+        is_simple=False,  # orbits may have parallel links
+        is_reverse_symmetric=entry.bidirectional,
+    )
