@@ -288,7 +288,7 @@ def _searched_steps(
                 topology, collective, group, max_chunks=chunks or MAX_HOP_CHUNKS, max_steps=max_steps
             )
             rate = alltoall_rate(Problem(topology, collective))
-            return Result(schedule, bound_of_alltoall(rate), is_late=rate.is_late)
+            return Result(schedule, bound_of_alltoall(rate), is_late=rate.is_late or context().is_late)
     by_then, at_last = until(_PATHS_TIME), until(_STEPS_TIME)
     most = MAX_HOP_CHUNKS if chunks is None else chunks
     pieces = cut_demands(topology, collective, max_routes=most, max_hops=max_steps)

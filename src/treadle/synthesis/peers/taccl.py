@@ -133,14 +133,15 @@ def _switched(
     found: dict[tuple[int, int], tuple[int, ...]] = {}
     for width in sorted(set(topology.bandwidths.tolist()), reverse=True):
         for rank, start in enumerate(ranks.tolist()):
-            reached, queue = {start: ()}, deque([start])
+            reached: dict[int, tuple[int, ...]] = {start: ()}
+            queue = deque([start])
             while queue:
                 node = queue.popleft()
                 for link in out[node]:
                     head = int(topology.heads[link])
                     if head in reached or topology.bandwidths[link] < width:
                         continue
-                    reached[head] = (*reached[node], link)  # type: ignore[assignment]
+                    reached[head] = (*reached[node], link)
                     if rank_of[head] >= 0:
                         found.setdefault((rank, int(rank_of[head])), reached[head])
                     elif not topology.is_compute[head]:
