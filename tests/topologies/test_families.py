@@ -11,7 +11,7 @@ from treadle.topologies import dump_topology, parse, topology_hash
 from treadle.topologies.catalogue.clusters import fat_tree, leaf_spine, pods
 from treadle.topologies.catalogue.platforms import dgx_h100
 from treadle.topologies.families import Each, Families, LinkFamily, NodeFamily, families_of
-from treadle.topologies.family_files import families_to_json
+from treadle.topologies.family_files import dump_families
 from treadle.topologies.files import topology_from_text
 from treadle.topologies.transforms.failures import without_failures
 
@@ -59,8 +59,7 @@ def test_the_description_belongs_to_the_very_fabric() -> None:
 
 @pytest.mark.parametrize("fabric", BY_FAMILIES, ids=lambda fabric: fabric.name)
 def test_families_round_trip_as_json(fabric) -> None:
-    file = {"treadle": "topology", "version": 2, "name": fabric.name}
-    text = json.dumps(file | {"families": families_to_json(families_of(fabric))})
+    text = dump_families(fabric.name, families_of(fabric))
     charged = []
     read = topology_from_text(text, charge=charged.append)
     assert (read, read.name, topology_hash(read)) == (fabric, fabric.name, topology_hash(fabric))

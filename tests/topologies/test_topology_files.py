@@ -164,7 +164,7 @@ def _changed(path, value):
         (["nodes", 0, "port"], 1, r'nodes\[0\]: unknown key "port"'),
         (["links", 1, "speed"], 1, r'links\[1\]: unknown key "speed"'),
         (["treadle"], "plan", 'expected "topology", found "plan"'),
-        (["version"], 2, "version: expected 1, found 2"),
+        (["version"], 3, "version: expected 1, found 3"),
         (["version"], True, "version: expected an integer, found true"),
         (["version"], 1.0, "version: expected an integer, found 1.0"),
         (["version"], _changed, "key 'version' is missing"),

@@ -19,14 +19,13 @@ from treadle.schedulers.group_rates import (
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.group_witness import GroupLengthWitness
 from treadle.synthesis import trees as forestcoll
-from treadle.synthesis.class_optima import ClassProblem, class_problem
 from treadle.synthesis.result import Bound
 from treadle.synthesis.trees import allreduce
 from treadle.synthesis.trees.instance import find_violated_cut, instance_of
-from treadle.synthesis.trees.one_root.contraction import contracted_optimum
 
 if TYPE_CHECKING:
     from treadle.synthesis.alltoall import RateResult
+    from treadle.synthesis.class_optima import ClassProblem
     from treadle.synthesis.trees.allreduce import AllreduceBound
     from treadle.synthesis.trees.groups.group_optimum import GroupOptimum
 
@@ -128,8 +127,11 @@ def _bound_by_pieces(problem: Problem) -> Bound | None:
 
 def _large_by_classes(problem: Problem) -> ClassProblem | None:
     """The problem on classes of equivalent nodes, where ranks are many and the fabric has such classes."""
-    many = problem.collective.n_ranks > MAX_RANKS_BY_FLOW
-    return class_problem(problem.topology, problem.collective) if many else None
+    if problem.collective.n_ranks <= MAX_RANKS_BY_FLOW:
+        return None
+    from treadle.synthesis.class_optima import class_problem  # few bounds need it
+
+    return class_problem(problem.topology, problem.collective)
 
 
 def _allreduce_by_classes(problem: Problem) -> Bound | None:
@@ -191,6 +193,8 @@ def _optimum(problem: Problem) -> forestcoll.Optimum:
         return classes.cut_optimum()
     if problem.collective.n_ranks > MAX_RANKS_BY_FLOW:
         if problem.collective.kind.is_rooted:
+            from treadle.synthesis.trees.one_root.contraction import contracted_optimum  # few bounds need it
+
             instance = instance_of(problem.topology, problem.collective)
             if (least := contracted_optimum(instance)) is not None:
                 return least

@@ -17,23 +17,26 @@ from fractions import Fraction
 from functools import cached_property
 from itertools import permutations, product
 from math import gcd, lcm
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from treadle.arrays import Int64Array
 from treadle.errors import ScheduleError
-from treadle.math.columns import RestrictedMaster
 from treadle.schedules.alltoall.alltoall_witness import MAX_LENGTH, DistanceWitness
 from treadle.schedules.collective import Collective
 from treadle.schedules.group_witness import GroupLengthWitness
 from treadle.schedules.trees.forest import Direction
 from treadle.schedules.witness import CutWitness
-from treadle.synthesis.alltoall.rate.certificate import RateResult
-from treadle.synthesis.alltoall.rate.flow_instance import FloatArray
 from treadle.synthesis.trees.instance import Instance
 from treadle.synthesis.trees.optimality import Optimum, instance_optimum
 from treadle.topologies.families import Classes, Families, NodeFamily, families_of
 from treadle.topologies.topology import Topology
+
+if TYPE_CHECKING:
+    from treadle.math.columns import RestrictedMaster
+    from treadle.synthesis.alltoall.rate.certificate import RateResult
+    from treadle.synthesis.alltoall.rate.flow_instance import FloatArray
 
 Values = Mapping[str, Sequence[Int64Array]]
 """Classes of the values of each index."""
@@ -150,6 +153,8 @@ class ClassProblem:
 
         Volumes are in `unit`. One length serves both directions: the fabric is its own transpose.
         """
+        from treadle.math.columns import RestrictedMaster  # brings a solver, which cuts do without
+
         program = RestrictedMaster()
         length = [program.add_column(-volume // unit) for volume in self._volumes()]
         distance = [program.add_column(0) for _ in self._around.size]
@@ -217,6 +222,8 @@ class ClassProblem:
 
     def alltoall_rate(self) -> RateResult | None:
         """Return the exact rate of an all-to-all, by flow and link lengths; None if the program fails."""
+        from treadle.synthesis.alltoall.rate.certificate import RateResult  # brings what only flows need
+
         began, n, volumes = time.process_time(), self.collective.n_ranks, self._volumes()
         unit = gcd(*volumes)
         program, length, distance = self._length_program(unit)

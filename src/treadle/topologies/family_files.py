@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
 from string import Formatter
 from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, UnsetType, to_builtins
 
-from treadle.errors import FormatError
+from treadle.errors import FormatError, TopologyError
 from treadle.topologies.families import Each, Families, LinkFamily, NodeFamily, Part
 from treadle.topologies.limits import MAX_LINKS, MAX_NODES
-from treadle.topologies.topology import MAX_BANDWIDTH
-from treadle.typed_files import Table
+from treadle.topologies.topology import MAX_BANDWIDTH, Topology
+from treadle.typed_files import Table, read_json
 
 _MAX_PARTS, _MAX_DEPTH, _MAX_NAME = 64, 8, 100
 
@@ -39,10 +40,40 @@ class FamilyTable(Table, frozen=True):
     links: tuple[FamilyPart, ...]
 
 
-def families_to_json(families: Families) -> object:
-    """The JSON object of a `FamilyTable`."""
+class FamilyFile(Table, frozen=True):
+    """A topology file, version 2."""
+
+    treadle: Literal["topology"]
+    version: Literal[2]
+    name: str
+    families: FamilyTable
+
+
+_NODE_BYTES, _LINK_BYTES = 300, 60
+"""Memory of a fabric while it is built: names twice, ends, bandwidths and what sorts them."""
+
+
+def read_families(text: str, *, source: str = "", charge: Callable[[int], None] | None = None) -> Topology:
+    """The fabric of a topology file, version 2; FormatError if it is malformed.
+
+    `charge` is told how many bytes of memory the fabric will take, before it is built.
+    """
+    file = read_json(text, FamilyFile, source=source)
+    try:
+        families = families_from_table(file.families)
+        if charge is not None:
+            charge(_NODE_BYTES * families.n_nodes + _LINK_BYTES * families.n_links)
+        return families.build(file.name)
+    except (FormatError, TopologyError) as error:
+        raise FormatError(str(error), source=source) from None
+
+
+def dump_families(name: str, families: Families) -> str:
+    """Text of a topology file, version 2."""
     nodes, links = (tuple(map(_row, parts)) for parts in (families.nodes, families.links))
-    return to_builtins(FamilyTable(dict(families.sizes), nodes, links))
+    file = {"treadle": "topology", "version": 2, "name": name}
+    table = to_builtins(FamilyTable(dict(families.sizes), nodes, links))
+    return json.dumps(file | {"families": table}, ensure_ascii=False) + "\n"
 
 
 def _row(part: Part) -> FamilyPart:

@@ -16,7 +16,6 @@ from treadle.atomic import write_bytes
 from treadle.errors import FormatError, TopologyError
 from treadle.input_files import read_input_text
 from treadle.topologies.families import families_of
-from treadle.topologies.family_files import FamilyTable, families_from_table, families_to_json
 from treadle.topologies.topology import MAX_BANDWIDTH, Topology
 from treadle.typed_files import Count, Table, read_json, read_value, shown
 
@@ -52,14 +51,9 @@ def topology_from_text(
     """
     if not _BY_FAMILIES.match(text):
         return _topology(read_json(text, _File, source=source), source)
-    file = read_json(text, _FamilyFile, source=source)
-    try:
-        families = families_from_table(file.families)
-        if charge is not None:
-            charge(_NODE_BYTES * families.n_nodes + _LINK_BYTES * families.n_links)
-        return families.build(file.name)
-    except (FormatError, TopologyError) as error:
-        raise FormatError(str(error), source=source) from None
+    from treadle.topologies.family_files import read_families  # few fabrics are so large
+
+    return read_families(text, source=source, charge=charge)
 
 
 def save_topology(path: str | Path, topology: Topology) -> None:
@@ -112,16 +106,7 @@ class _File(Table, frozen=True):
     extensions: dict[str, Any] | UnsetType = UNSET
 
 
-class _FamilyFile(Table, frozen=True):
-    treadle: Literal["topology"]
-    version: Literal[2]
-    name: str
-    families: FamilyTable
-
-
 _BY_FAMILIES = re.compile(r'\{"treadle": "topology", "version": 2,')
-_NODE_BYTES, _LINK_BYTES = 300, 60
-"""Memory of a fabric while it is built: names twice, ends, bandwidths and what sorts them."""
 
 
 def _topology(file: _File, source: str) -> Topology:
@@ -174,11 +159,9 @@ def dump_with_hash(topology: Topology) -> tuple[str, str]:
     """`dump_topology`, or if links are very many a description by families, and `topology_hash`."""
     families = families_of(topology)
     if topology.n_links > _MANY_LINKS and families is not None:
-        file = {"treadle": "topology", "version": 2, "name": topology.name}
-        return (
-            json.dumps(file | {"families": families_to_json(families)}, ensure_ascii=False) + "\n",
-            _hash_of_arrays(topology),
-        )
+        from treadle.topologies.family_files import dump_families
+
+        return dump_families(topology.name, families), _hash_of_arrays(topology)
     body = _body(topology)
     found = _hash_of_arrays(topology) if topology.n_links > _MANY_LINKS else _hash(body)
     return _head(topology.name) + body, found

@@ -46,6 +46,8 @@ def test_beyond_a_thousand_ranks_pieces_come_first(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr("treadle.schedulers.bounds.groups_optimum", reached)
     assert planning.bound("dgx_a100:130", "allreduce").algbw == found.algbw
+    assert planning.bound("hypercube:11", "allreduce").bound.is_tight
+    monkeypatch.setattr("treadle.schedulers.bounds.regular_allreduce", lambda _: None)
     with pytest.raises(LookupError):
         planning.bound("hypercube:11", "allreduce")
 
