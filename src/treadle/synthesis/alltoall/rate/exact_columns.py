@@ -164,7 +164,7 @@ class ColumnProgram:
         per_link = duals[: self._symmetry.n_orbits] / self._divisors
         if not per_link.max() > 0:
             return 0
-        unit = per_link.max() / _FLOAT_LENGTH
+        unit = per_link.max() / min(_FLOAT_LENGTH, self._finder.longest)
         lengths = np.rint(per_link / unit).astype(np.int64)
         trees = self._finder.trees(lengths[self._symmetry.link_orbit])
         costs = np.array([float(cost) for cost in self._costs(trees)]) * unit
@@ -229,7 +229,7 @@ class ColumnProgram:
         if not divisor:
             return None, 0
         whole = [number // divisor for number in numbers]
-        if max(whole) > MAX_LENGTH or not self._finder.fits(max(whole)):
+        if max(whole) > min(MAX_LENGTH, self._finder.longest):
             return None, 0
         own = np.array(whole, dtype=np.int64)
         trees = self._finder.trees(own[self._symmetry.link_orbit])

@@ -55,9 +55,10 @@ class PathTreeFinder:
         self._heads, self._starts = np.unique(instance.heads[self._order], return_index=True)
         self._widths = np.diff(np.append(self._starts, len(self._order)))
 
-    def fits(self, longest: int) -> bool:
-        """Whether distances under lengths up to `longest` can be told apart in 64 bits."""
-        return longest * (self._n + 1) * (self._n + 1) < MAX_TOTAL
+    @property
+    def longest(self) -> int:
+        """Length of links up to which distances can be told apart in 64 bits."""
+        return (MAX_TOTAL - 1) // (self._n + 1) ** 2
 
     def trees(self, lengths: Int64Array) -> PathTrees:
         """Trees under lengths of at least 0; among equally short paths those of the fewest hops.
