@@ -43,14 +43,16 @@ def command(o: Design) -> int:
     job, network = _problem(o)
     kind = _kind(o.collective)
     size_asked = _size_of_fabric(o.nodes, o.degree, o.topology)
+    options = keywords(o, Finder, but=("search",))
+    if o.search is not None:
+        options["search"] = _limit(o.search)
     with ProgressLine(quiet=output.is_silent) as progress:
         result = planning.design(
             *size_asked,
             network=network,
             workload=job,
             progress=progress,
-            **keywords(o, Finder, but=("search",)),
-            **({} if o.search is None else {"search": _limit(o.search)}),
+            **options,
         )
     if o.pick is not None and not 1 <= o.pick <= len(result.rows):
         raise FormatError(f"--pick {o.pick}: the frontier has {counted(len(result.rows), 'row')}")

@@ -2,8 +2,8 @@
 
 The nodes of an orbit are equivalent, so that a graph is evaluated at one node of each, and few receivers have
 to be good together. Where N has no divisor that suits, small orbits make up for it: a node that the turn
-leaves in place has links to an orbit of at most d nodes, these to one of at most d - 1 times as many, and so on
-(`Layout`). Layouts for the same number of steps compete: after each round the worse half is left out
+leaves in place has links to an orbit of at most d nodes, these to one of at most d - 1 times as many and so
+on (`Layout`). Layouts for the same number of steps compete: after each round the worse half is left out
 (successive halving).
 """
 
@@ -134,7 +134,7 @@ def layouts(nodes: int, degree: int, *, bidirectional: bool) -> list[Layout]:
 def _chains(nodes: int, degree: int, most: int) -> Iterator[tuple[int, ...]]:
     """Yield sizes, each a divisor of the next, the largest of which leaves at most `most` orbits."""
     yield from ((size,) for size in range(2, nodes // 2 + 1) if nodes % size == 0)
-    heads = [(1,), *((size,) for size in range(2, degree + 1) if nodes % size == 0)]
+    heads: list[tuple[int, ...]] = [(1,), *((size,) for size in range(2, degree + 1) if nodes % size == 0)]
     while heads:
         heads = [
             (*chain, chain[-1] * times)
@@ -221,8 +221,8 @@ def random_links(layout: Layout, degree: int, rng: random.Random, *, bidirection
             opposite.append(len(rows))
             rows.append((lone[-1], lone[-1], size // 2))
         first, lower = first + layout.counts[level], orbits
-    columns = np.array(rows, dtype=np.int32).T
-    return _Links(*map(np.ascontiguousarray, columns), np.array(opposite, dtype=np.int32))
+    tail, head, shift = np.array(rows, dtype=np.int32).T.copy()
+    return _Links(tail, head, shift, np.array(opposite, dtype=np.int32))
 
 
 def expression_of(layout: Layout, degree: int, links: _Links) -> str:

@@ -117,9 +117,8 @@ def _turned(name: str, orbits: str, d: int, heads: Sequence[int], bandwidth: int
     if (np.bincount(all_heads, minlength=n) != d).any():
         raise TopologyError(f"{name}: some node has not {d} links into it; change the heads")
     order = np.lexsort((all_heads, all_tails))
-    words = f'"{orbits}"', d, *heads
     return from_arcs(
-        graph_name(name, *words, bandwidth=bandwidth, latency=latency),
+        graph_name(name, f'"{orbits}"', d, *heads, bandwidth=bandwidth, latency=latency),
         all_tails[order],
         all_heads[order],
         n=n,
