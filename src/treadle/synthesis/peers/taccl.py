@@ -184,7 +184,7 @@ class _Routing:
         hops[tail, head] = 1
         for middle in range(self._n):
             hops = np.minimum(hops, hops[:, middle, None] + hops[middle])
-        if hops.max() >= 2**20:
+        if hops[self._source][self._wanted].max(initial=0) >= 2**20:
             raise InfeasibleError("taccl: some rank cannot be reached from another over links and switches")
         kept = []
         for source, wanted in zip(self._source, self._wanted, strict=True):
@@ -607,7 +607,7 @@ def taccl_gather(
 def taccl_exchange(
     topology: Topology, collective: Collective, *, chunks: int, size_bytes: int, alpha_s: float
 ) -> TacclResult:
-    """An all-to-all of equal demands by the programs."""
+    """An all-to-all by the programs, to which all demands are equal."""
     demands = collective.pair_demands.between
     ranks = np.array(collective.ranks, dtype=np.int64)
     group = translations_of(topology, ranks, demands)
