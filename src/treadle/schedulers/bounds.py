@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from treadle.context import context, under
+from treadle.errors import ScheduleError
 from treadle.inputs.problem import Problem, model_of
 from treadle.refusal import Refusal
 from treadle.schedulers.alltoall import alltoall_rate
@@ -36,6 +38,9 @@ MAX_RANKS_BY_CUTS = 128
 MAX_RANKS_AS_GROUP = 2**13
 """Beyond this many ranks the bound of an allreduce is that of factored forests which attain it, or none."""
 
+MAX_RANKS_BY_PROGRAM = 2048
+"""Beyond this many ranks the program by cuts takes minutes and tens of GB: 31 s for 1,024."""
+
 MAX_RANKS_BY_FLOW = 1024
 """Beyond this many ranks a bound is first sought by tight cuts."""
 
@@ -62,6 +67,8 @@ def find_bound(problem: Problem, *, cards_forward: bool = False) -> Bound:
         large = _allreduce_by_classes(problem) or regular_allreduce(problem) or large_allreduce(problem)
         if large is not None:
             return large
+        if problem.collective.n_ranks > MAX_RANKS_BY_PROGRAM and (rough := crossing_bound(problem)):
+            return rough
         found = allreduce.allreduce_bound(problem.topology, problem.collective)
         return bound_of_allreduce(problem, found)
     if problem.collective.kind is CollectiveKind.ALLTOALL:
@@ -179,6 +186,30 @@ def regular_allreduce(problem: Problem) -> Bound | None:
             if find_violated_cut(one_way, one_way.bandwidths, rate=rate) is not None:
                 return None
     return replace(found, is_tight=True)
+
+
+def crossing_bound(problem: Problem) -> Bound | None:
+    """The least bound on an allreduce by lengths 1 between boxes (or larger sets), or everywhere, else 0.
+
+    It may not be tight. None where switches copy or add, which these lengths do not bound.
+    """
+    from treadle.synthesis.trees.tight_cuts.sets.detection import detect
+
+    topology, collective = problem.topology, problem.collective
+    if topology.multicast.any() or topology.aggregation.any() or topology.injection_bytes_per_s.any():
+        return None
+    found = detect(instance_of(topology, replace(collective, kind=CollectiveKind.ALLGATHER)))
+    levels = [np.arange(topology.n_nodes), *found.ancestors[1:]]
+    bounds = []
+    for row in levels:
+        crosses = (row[topology.tails] != row[topology.heads]) | (row[topology.tails] < 0)
+        values = [Fraction(0), Fraction(1)] if not crosses.all() else [Fraction(1)]
+        witness = GroupLengthWitness.of_classes(values, crosses.astype(np.int8) * (len(values) - 1))
+        with suppress(ScheduleError):  # all ranks at length 0, or too many of them that differ
+            bounds.append((witness.bound(topology, collective), witness))
+    if not bounds:
+        return None
+    return Bound(*min(bounds, key=lambda one: one[0]), False, model_of(topology, collective))
 
 
 def alltoall_by_classes(problem: Problem) -> RateResult | None:

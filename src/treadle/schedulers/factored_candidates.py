@@ -8,7 +8,7 @@ from treadle.context import context
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.inputs.problem import Problem, model_of
 from treadle.refusal import Refusal
-from treadle.schedulers.bounds import MAX_RANKS_BY_CUTS, find_bound, large_allreduce
+from treadle.schedulers.bounds import MAX_RANKS_BY_CUTS, crossing_bound, find_bound, large_allreduce
 from treadle.schedulers.forest_request import ForestRequest
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.trees.forest import Direction
@@ -115,7 +115,7 @@ def _with_bound(problem: Problem, candidate: Result, free: UnequalShards, reques
     known = request.bound
     if known is None and algbw < free.bound:
         is_small = problem.collective.n_ranks <= MAX_RANKS_BY_CUTS
-        known = (find_bound if is_small else large_allreduce)(problem)
+        known = find_bound(problem) if is_small else large_allreduce(problem) or crossing_bound(problem)
     if known is not None and known.algbw < free.bound:
         bound = known
     note = "built as reduce-scatter + allgather"

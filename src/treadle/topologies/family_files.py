@@ -82,7 +82,13 @@ def _row(part: Part) -> FamilyPart:
     if isinstance(part, LinkFamily):
         return FamilyPart(ends=(part.one.name, part.other.name), bandwidth_bytes_per_s=part.bandwidth)
     kind: Literal["compute", "switch"] = "compute" if part.is_compute else "switch"
-    return FamilyPart(name=part.name, kind=kind, **dict.fromkeys(part.able, True))
+    return FamilyPart(
+        name=part.name,
+        kind=kind,
+        multicast="multicast" in part.able,
+        aggregation="aggregation" in part.able,
+        turns_round="turns_round" in part.able,
+    )
 
 
 def families_from_table(table: FamilyTable) -> Families:
@@ -152,7 +158,8 @@ class _Reader:
         for end in row.ends:
             if end not in self._families:
                 raise FormatError(f"families: no node family is called {end[:_MAX_NAME]!r}")
-        return LinkFamily(*(self._families[end] for end in row.ends), row.bandwidth_bytes_per_s)
+        one, other = (self._families[end] for end in row.ends)
+        return LinkFamily(one, other, row.bandwidth_bytes_per_s)
 
     def _known(self, indices: tuple[str, ...]) -> tuple[str, ...]:
         for index in indices:

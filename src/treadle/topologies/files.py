@@ -182,7 +182,7 @@ def _hash_of_arrays(topology: Topology) -> str:
         "bandwidths",
         "latencies_ns",
     ):
-        digest.update(np.ascontiguousarray(getattr(topology, key)))
+        digest.update(memoryview(getattr(topology, key)))
     return digest.hexdigest()
 
 

@@ -128,8 +128,8 @@ class _Graph:
         pair = pair[order]
         starts = np.flatnonzero(run_starts(pair))
         widths = np.add.reduceat(problem.bandwidths[crosses[order]], starts) if len(starts) else pair
-        ends = (end.astype(np.int32) for end in np.divmod(pair[starts], n))
-        return _Graph(label, mask_of(n, label[problem.terminals]), *ends, widths)
+        tail, head = (end.astype(np.int32) for end in np.divmod(pair[starts], n))
+        return _Graph(label, mask_of(n, label[problem.terminals]), tail, head, widths)
 
     @property
     def n_nodes(self) -> int:
