@@ -89,6 +89,11 @@ def test_the_usual_search_is_beyond_the_libraries(monkeypatch: pytest.MonkeyPatc
     after = designed(149, 4, USUAL_SEARCH, cache=tmp_path)
     assert not after.efforts
     assert len(after.kept) == len(effort.found) > 0
+    (file,) = tmp_path.glob("*.graphs")
+    text = file.read_text()
+    file.write_text(text.replace("multicirculant", "nothing"))
+    assert designed(149, 4, USUAL_SEARCH, cache=tmp_path).efforts == (effort,), "what was lost is found again"
+    assert file.read_text() == text
     worse, better = ([row.option.candidate for row in found.rows] for found in (before, after))
     assert all(
         any(new.steps <= old.steps and new.t_b_both <= old.t_b_both for new in better) for old in worse

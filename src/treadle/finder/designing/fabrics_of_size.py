@@ -65,7 +65,7 @@ def fabrics_of_size(
         kept = (
             () if asked.topology is not None else kept_graphs(nodes, degree, directory, bidirectional=two_way)
         )
-    seeds = usual_seeds(nodes, degree, directory, bidirectional=two_way)
+    seeds = usual_seeds(nodes, degree, directory, kept, bidirectional=two_way)
     is_usual = asked.search == USUAL_SEARCH
     efforts: tuple[Effort, ...] = ()
     if asked.search is not None and not (is_usual and (asked.seed in seeds or asked.topology is not None)):

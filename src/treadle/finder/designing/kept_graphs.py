@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -88,13 +88,22 @@ def keep_graphs(
     keep_value(path, value)
 
 
-def usual_seeds(nodes: int, degree: int, directory: Path | None, *, bidirectional: bool) -> list[int]:
-    """Return the seeds of the default searches of a size that have finished."""
+def usual_seeds(
+    nodes: int,
+    degree: int,
+    directory: Path | None,
+    kept: Sequence[FabricCandidate],
+    *,
+    bidirectional: bool,
+) -> list[int]:
+    """Return the seeds of the default searches of a size that have finished; none where a graph was lost."""
     if directory is None:
         return []
     value = _value(_path(nodes, degree, directory, bidirectional=bidirectional), nodes, degree)
-    seeds = value.get("usual_seeds")
-    return [seed for seed in seeds if type(seed) is int][:_MOST_KEPT] if isinstance(seeds, list) else []
+    graphs, seeds = value.get("graphs"), value.get("usual_seeds")
+    if not isinstance(graphs, list) or len(graphs) != len(kept) or not isinstance(seeds, list):
+        return []
+    return [seed for seed in seeds if type(seed) is int][:_MOST_KEPT]
 
 
 def _path(nodes: int, degree: int, directory: Path, *, bidirectional: bool) -> Path:
