@@ -62,7 +62,7 @@ class Memory(Options):
     """A limit on plans that are read."""
 
     max_memory: int | None = rare(
-        "Reject plans that may need more memory; default 1GB.",
+        "Reject plans that may need more memory; default 4GB.",
         metavar="SIZE",
         parse=positive,
         config="max-memory",
