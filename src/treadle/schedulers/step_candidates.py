@@ -99,7 +99,7 @@ def taccl(
 
 
 def _of_program(found: GatherProgramResult | TacclResult, enough: float) -> Result:
-    """The result of an integer program, which is late only where a limit was asked for."""
+    """The result of an integer program, which is late only where a limit was given."""
     notes = (f"the value of its program is within {found.gap:.0%} of the best",) if found.gap > enough else ()
     return Result(found.schedule, notes=notes, is_late=found.is_late and context().deadline is not None)
 

@@ -164,7 +164,7 @@ class LinkLengths:
 
     @classmethod
     def of(cls, lengths: Sequence[int]) -> LinkLengths:
-        """Those of each link in turn."""
+        """Return the lengths of each link in turn."""
         values = sorted(set(lengths))
         place = {value: number for number, value in enumerate(values)}
         return cls(values, np.array([place[one] for one in lengths], dtype=np.int64))

@@ -43,7 +43,7 @@ Values = Mapping[str, Sequence[Int64Array]]
 
 
 def class_problem(topology: Topology, collective: Collective) -> ClassProblem | None:
-    """The problem on classes; None where the fabric has no families, or ranks are not all alike."""
+    """The problem on classes; None where the fabric has no families, or ranks are not equivalent."""
     families = families_of(topology)
     alike = collective.weights is None and collective.demands is None and collective.groups is None
     if families is None or not alike or len(collective.ranks) != len(topology.compute_nodes):
@@ -151,7 +151,7 @@ class ClassProblem:
     def _length_program(self, unit: int) -> tuple[RestrictedMaster, list[int], list[int]]:
         """The program of least volume over link lengths, and its columns: lengths, and distances of classes.
 
-        Volumes are in `unit`. One length serves both directions: the fabric is its own transpose.
+        Volumes are in `unit`. Both directions have one length: the fabric is its own transpose.
         """
         from treadle.math.columns import RestrictedMaster  # brings a solver, which cuts do without
 
@@ -186,10 +186,10 @@ class ClassProblem:
         Notes
         -----
         Projecting all nodes on one value of an index maps links to links, so ranks that differ in several
-        indices are no nearer than those that differ in one of them. Minimum spanning trees of the ranks hence
-        join along one index after the other, the nearest first: all but one of every n_1 ranks have a parent
-        at distance d_1, all but one of every n_2 that are left at distance d_2, and so on. Other orders give
-        longer trees, so the least bound is a linear program with a row per order.
+        indices are at least as far apart as those that differ in one of them. Minimum spanning trees of the
+        ranks hence join along one index after the other, the nearest first: all but one of every n_1 ranks
+        have a parent at distance d_1, all but one of every n_2 that are left at distance d_2, and so on.
+        Other orders give longer trees, so the least bound is a linear program with a row per order.
         """
         indices = [index for index in self.rank.indices if self.families.sizes[index] > 1]
         volumes = self._volumes()
@@ -213,7 +213,7 @@ class ClassProblem:
         return volume / (2 * tree), GroupLengthWitness.of_classes(rising, of_link)
 
     def _tree_terms(self, order: Sequence[str]) -> dict[str, int]:
-        """How many edges of a spanning tree of the ranks join along each index, if joined in this order."""
+        """Edges of a spanning tree of the ranks along each index, if joined in this order."""
         left, found = self.collective.n_ranks, {}
         for index in order:
             fewer = left // self.families.sizes[index]
@@ -270,4 +270,4 @@ class ClassProblem:
 
 
 def _too_large() -> FloatArray:
-    raise ScheduleError("the flow of each rank is too large to be written out; ask for fewer ranks")
+    raise ScheduleError("the flow of each rank is too large to be written out; choose fewer ranks")

@@ -67,7 +67,7 @@ def translations_of(topology: Topology, ranks: Int64Array, demands: Int64Array |
 def _keeping_power(
     node_map: Int64Array, rank_of: Int64Array, ranks: Int64Array, demands: Int64Array | None
 ) -> Int64Array | None:
-    """The least power of a map that keeps all demands and is no identity."""
+    """The least power of a map that keeps all demands and is not the identity."""
     power = node_map
     for _ in range(_MAX_POWER):
         images = rank_of[power[ranks]]

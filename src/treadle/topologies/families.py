@@ -45,7 +45,7 @@ class NodeFamily:
 
     @cached_property
     def fields(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
-        """Literal texts of the template, and the indices after each."""
+        """Literal strings of the template, and the indices after each."""
         parts = Formatter().parse(self.name)
         return tuple((text, tuple(field.split(",")) if field else ()) for text, field, _, _ in parts)
 
@@ -89,7 +89,7 @@ Part = NodeFamily | LinkFamily | Each
 
 @dataclass(frozen=True, eq=False)
 class Classes:
-    """Nodes and links in classes that the automorphisms of a fabric which fix some nodes cannot tell apart.
+    """Nodes and links in classes that automorphisms of a fabric which fix some nodes map to each other.
 
     Parameters
     ----------

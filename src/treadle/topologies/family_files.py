@@ -1,4 +1,4 @@
-"""Fabrics with families as JSON: a text of a few lines, however many nodes they have."""
+"""Fabrics with families as JSON: a few lines, however many nodes they have."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ _NODE_BYTES, _LINK_BYTES = 300, 60
 def read_families(text: str, *, source: str = "", charge: Callable[[int], None] | None = None) -> Topology:
     """The fabric of a topology file, version 2; FormatError if it is malformed.
 
-    `charge` is told how many bytes of memory the fabric will take, before it is built.
+    `charge` is called with the bytes of memory that the fabric will take, before it is built.
     """
     file = read_json(text, FamilyFile, source=source)
     try:

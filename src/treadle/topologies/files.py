@@ -47,7 +47,7 @@ def topology_from_text(
 ) -> Topology:
     """The fabric that a file's text describes; FormatError, which names `source`, if it is malformed.
 
-    `charge` is told how many bytes of memory a fabric by families will take, before it is built.
+    `charge` is called with the bytes of memory that a fabric by families will take, before it is built.
     """
     if not _BY_FAMILIES.match(text):
         return _topology(read_json(text, _File, source=source), source)

@@ -253,7 +253,9 @@ def test_equal_demands_are_one_number(value: int) -> None:
     assert (uniform.buffer_units, dense.buffer_units) == (4 * value, 4 * value + 1)
     for images in ([1, 2, 3, 0], [1, 0, 2, -1]):
         kept = images[-1] >= 0
-        assert uniform.is_kept_by(np.array(images)) == dense.is_kept_by(np.array(images)) == kept
+        assert (
+            uniform.is_invariant_under(np.array(images)) == dense.is_invariant_under(np.array(images)) == kept
+        )
     huge = uniform_demands(2**20)
     assert huge.buffer_units == 2**20
     assert len(huge.senders) == 2**20

@@ -145,7 +145,7 @@ def _problem(o: Design) -> tuple[Workload, Network]:
 
 
 def _limit(text: str) -> SearchLimit | None:
-    """A bare number counts sets, 0 is no search, anything else is a time."""
+    """A bare number counts sets, 0 turns the search off, anything else is a time."""
     if text == "0":
         return None
     if text.isascii() and text.isdigit() and len(text) < 12:

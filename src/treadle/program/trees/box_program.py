@@ -1,7 +1,7 @@
 """The part of one box for those of all: trees that a rotation of the boxes takes to one another.
 
 Where the trees of each box's roots are those of the first box's, turned, everything that happens follows from
-the trees of one box. Trees that are written out are compared one by one, factored ones by their pieces. Each
+the trees of one box. Trees that are written out are compared one by one, factored ones by subproblems. Each
 transfer of one box's trees stands for as many as there are boxes; one of these leaves the first box, and one
 arrives there. Their operations are made as for all ranks (`forest_program`), those of the first box only, so
 what a program of all ranks costs is divided by the number of boxes.
@@ -45,7 +45,7 @@ from treadle.topologies.rotation import Rotation, box_rotation
 from treadle.topologies.topology import Topology
 
 _MAX_EDGES = 2**21
-"""Of the trees of the first box's roots: a kilobyte and some twenty microseconds each."""
+"""Trees of the first box's roots: a kilobyte and some twenty microseconds each."""
 
 Paths = Int32Array | Int64Array
 """Numbers of paths."""
@@ -76,7 +76,7 @@ def box_rotation_of(
     """Return the rotation of boxes that leaves fabric and trees as they are, if there is one.
 
     The trees of the first ``n_ranks / boxes`` roots then stand for all; None if they are too many. Factored
-    trees may be found different that are equal once they are written out, never the other way round.
+    trees may be found different that are equal once they are written out, never the reverse.
     """
     units = schedule.root_multiplicity
     if topology.injection_bytes_per_s.any():
@@ -133,7 +133,7 @@ def lower_box(
 def _box_sizes(
     topology: Topology, collective: Collective, schedule: ForestSchedule | FactoredSchedule
 ) -> list[int]:
-    """Ranks of each box where several of one size follow one another; of factored trees also outer pieces."""
+    """Ranks of each box where several of one size follow one another; with factored trees outer sets too."""
     if (
         collective.kind is CollectiveKind.ALLTOALL
         or collective.kind.is_rooted
@@ -153,8 +153,8 @@ def _box_sizes(
 def _is_turned_layer(layer: Layer, turn: Int64Array, size: int) -> bool:
     """Whether a layer is itself again if each rank becomes the one `size` on and each link its `turn`.
 
-    A piece may only take the place of one of the same kind, child for child and link for link, since units
-    are counted in their order. The outermost one stays, and its trees must not tell its children apart.
+    A subproblem may only take the place of one of its kind, child for child and link for link, since units
+    are counted in their order. The outermost one stays, and its trees must be the same for all children.
     """
     n_ranks = int(layer.children.max()) + 1
     around = np.repeat(np.arange(layer.n_pieces), np.diff(layer.child_offset))
@@ -183,7 +183,7 @@ def _is_turned_layer(layer: Layer, turn: Int64Array, size: int) -> bool:
 
 
 def _is_turned_piece(layer: Layer, moved: Int64Array, links: Int64Array) -> bool:
-    """Whether the outermost piece is itself again if its children and links become these.
+    """Whether the outermost subproblem is itself again if its children and links become these.
 
     A rotation leaves circulant trees as they are if columns of children that it takes to one another hold the
     same units on links that it takes to one another.

@@ -153,7 +153,7 @@ class DistanceWitness(FrozenArrays):
                 continue
             images = rank_of[np.asarray(node_map)[ranks]]
             same = np.array_equal(self.lengths[links], self.lengths)
-            if same and np.array_equal(ways[:, node_map], ways) and demands.is_kept_by(images):
+            if same and np.array_equal(ways[:, node_map], ways) and demands.is_invariant_under(images):
                 kept.append(images)
         firsts, counts = np.unique(orbits(len(ranks), kept), return_counts=True)
         return firsts, counts
@@ -215,7 +215,7 @@ class _Distances:
     """Shortest lengths from a few sources at a time, by Bellman and Ford's rounds.
 
     A table of nodes by sources is relaxed in place: one pass over the k-th links into all nodes, for every
-    k, where few nodes have so many links one pass for each of these. Nodes come by falling in-degree, so that
+    k, where few nodes have more than k links one pass for each. Nodes come by falling in-degree, so that
     the links of a pass enter the first rows. Rows are contiguous and the table fits the cache.
     """
 
@@ -242,7 +242,7 @@ class _Distances:
             self._rest.append((row, tails[links], lengths[links]))
 
     def between(self, sources: Int64Array, targets: Int64Array) -> Int64Array:
-        """From each source to each target, -1 where there is no way, shape (len(sources), len(targets))."""
+        """From each source to each target, -1 where no path leads, shape (len(sources), len(targets))."""
         if len(sources) <= _FEW_SOURCES:
             return self._from_few(sources)[:, targets]
         table = np.full((len(self._row), len(sources)), _FAR)
@@ -261,7 +261,7 @@ class _Distances:
         return np.where(distance == _FAR, -1, distance)
 
     def _from_few(self, sources: Int64Array) -> Int64Array:
-        """From each source to each node, -1 where there is no way: a search that the links confirm."""
+        """From each source to each node, -1 where no path leads: a search that the links confirm."""
         tails, heads, lengths = self._links
         found = shortest_lengths(len(self._row), self._links, sources, far=int(_FAR))
         # what is 0 at the source and rises by no more than its length along any link is no more than the
@@ -273,7 +273,7 @@ class _Distances:
 
 
 def _total(demands: Int64Array, distances: Int64Array, counts: Int64Array) -> int:
-    """Sum of demand times distance, each row so many times, exactly: in parts of 16 bits, without overflow.
+    """Sum of demand times distance, with multiplicities of rows: in parts of 16 bits, without overflow.
 
     A demand is at most 2**20; a sum of 2**27 parts would still fit 64 bits.
     """

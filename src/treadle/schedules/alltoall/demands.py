@@ -95,14 +95,14 @@ class Demands:
 
     @property
     def totals(self) -> tuple[Int64Array, Int64Array]:
-        """What each rank gets from others, and what it has for others; each shape (N,)."""
+        """Sums of what each rank gets from others and has for others, each shape (N,)."""
         if self.is_uniform:
             each = np.full(self.n_ranks, (self.n_ranks - 1) * self.matrix[0, 0])
             return each, each
         between = self.between
         return between.sum(axis=0), between.sum(axis=1)
 
-    def is_kept_by(self, images: NDArray[np.integer]) -> bool:
+    def is_invariant_under(self, images: NDArray[np.integer]) -> bool:
         """Whether a map of ranks, -1 where it leads out of them, carries all demands to equal ones."""
         if (images < 0).any():
             return False

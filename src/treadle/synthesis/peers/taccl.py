@@ -2,10 +2,10 @@
 
 First a mixed-integer program routes every chunk so that no path takes long and no link carries much, whatever
 the order on links. Then a greedy orders the chunks on each link: what has the longest way to go comes first,
-of these what has come the shortest way. Last a second program joins neighbours in that order into messages,
-which saves starts and makes the first of them wait. Source: Shah et al., TACCL: Guiding Collective Algorithm
-Synthesis using Communication Sketches (NSDI 2023), section 5; its public code is under the MIT licence
-(microsoft/taccl), and none of it is used here.
+of these what has come over the fewest links. Last a second program joins neighbours in that order into
+messages, which saves starts and makes the first of them wait. Source: Shah et al., TACCL: Guiding Collective
+Algorithm Synthesis using Communication Sketches (NSDI 2023), section 5; its public code is under the MIT
+licence (microsoft/taccl), and none of it is used here.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ MAX_CHOICES = 20_000
 MAX_JOINTS = 2_000
 """Most pairs of neighbours that may be joined into a message; of more none are."""
 TIME_LIMIT_S = 60.0
-"""Where nothing is asked for."""
+"""Default limit, seconds."""
 GAP = 0.01
 """Routes this close to the best value are as good."""
 _ROUTING_SHARE = 0.7
-"""Of the time: what is left is for messages."""
+"""Share of the time for routes; what is left is for messages."""
 
 Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
 class Chunks:
-    """What is to be moved: chunk c is at rank source[c], and wanted[c] are the ranks that need it.
+    """Chunks to be moved: chunk c is at rank source[c], and wanted[c] are the ranks that need it.
 
     Parameters
     ----------
@@ -249,7 +249,7 @@ class _Routing:
         return self._translated(values), gap, status != OPTIMAL
 
     def _shortest(self) -> tuple[Floats, float]:
-        """All columns, in seconds, where every chunk takes its shortest ways; and the value."""
+        """All columns, in seconds, where every chunk takes its shortest paths; and the value."""
         n, n_choices = self._n, len(self._chunk)
         chosen, arrival = np.zeros(n_choices), np.zeros((len(self.leaders), n))
         for number, source in enumerate(self._source.tolist()):
@@ -346,7 +346,7 @@ class _Order:
         self.neighbours = self._neighbours()
 
     def _greedy(self) -> list[int]:
-        """The order in which sends start; what could start at once goes by the way to go and that behind."""
+        """The order in which sends start; what could start together goes by the way to go and that behind."""
         count, time = len(self.chunk), self.ways.time[self.way]
         to_go, behind = time.copy(), np.zeros(count)
         for i in self._from_sources():
@@ -543,7 +543,7 @@ def gather_chunks(ranks: Int64Array, parts: int, group: Translations, size_bytes
 def exchange_chunks(
     ranks: Int64Array, collective: Collective, parts: int, group: Translations, size_bytes: float
 ) -> Chunks:
-    """What every rank has for every other, in equal parts."""
+    """Demands of every rank for every other, in equal parts."""
     n = len(ranks)
     source, target = np.nonzero(collective.pair_demands.between)
     number = positions_of(n * n, source * n + target)

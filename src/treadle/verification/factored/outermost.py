@@ -1,4 +1,4 @@
-"""Heights of the closed forms of an outermost piece, for the verifier of factored forests.
+"""Heights of the closed forms of an outermost subproblem, for the verifier of factored forests.
 
 Of relay and plane trees this is a bound: how late a native tree leaves, how late one that comes in leaves
 its relay, and the farthest reach of one that comes in. Some trees are followed as those of a table; if one of
@@ -42,7 +42,7 @@ _Follow = Callable[[int, TreeParts], _Followed]
 
 
 def formula_height(piece: Piece, inside: ChildPieces, slots: Slots, follow: _Follow) -> Height:
-    """The height of an outermost piece's trees that a formula gives.
+    """The height of an outermost subproblem's trees that a formula gives.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ def formula_height(piece: Piece, inside: ChildPieces, slots: Slots, follow: _Fol
     slots : callable
         Local numbers in pieces of links of the fabric.
     follow : callable
-        Cuts trees of piece 0 into states.
+        Cuts trees of subproblem 0 into states.
     """
     trees = piece.trees
     is_exact = all(hops.is_exact for hops in inside.hops)
@@ -89,7 +89,7 @@ def formula_height(piece: Piece, inside: ChildPieces, slots: Slots, follow: _Fol
 
 
 def _own_reach(inside: ChildPieces) -> int:
-    """Farthest reach of native trees within their own piece."""
+    """Farthest reach of native trees within their own subproblem."""
     return max((int(hops.reach[_natives(hops)].max(initial=0)) for hops in inside.hops), default=0)
 
 
@@ -113,7 +113,7 @@ def _delay(hops: Hops) -> int:
 
 
 def _natives(hops: Hops) -> Int64Array:
-    """States of the native trees of a piece, run by run."""
+    """States of the native trees of a subproblem, run by run."""
     total = np.array([hops.piece.native.sum()])
     return hops.planted(np.zeros(1, dtype=np.int64), total).row
 
@@ -121,7 +121,7 @@ def _natives(hops: Hops) -> Int64Array:
 def _relay_bound(trees: RelayTrees, inside: ChildPieces, slots: Slots) -> tuple[int, list[tuple[int, int]]]:
     """No tree of relay trees is higher; and roots and units of some trees that may be as high.
 
-    Relays are followed one by one, and so are blocks, but for neighbours with equal trees in their own piece.
+    Relays are followed one by one, and so are blocks, but for neighbours with equal trees in them.
     """
     n, g = trees.n_children, trees.block
     blocks = trees.native_units // g

@@ -187,7 +187,7 @@ def test_two_layers_fill_every_rank(
     [
         (boxes(2, 3, 12, across=6), (1, 1, 2, 1, 1, 1), "shards are unequal"),
         (boxes(2, 3, 12, across=6, odd=1), None, "ranks are joined unequally"),
-        (boxes(2, 3, 60, across=6), None, "the borders of boxes bind, not the ranks"),
+        (boxes(2, 3, 60, across=6), None, "the egress of boxes binds, not that of ranks"),
     ],
 )
 def test_boxes_of_which_no_layers_are_made(

@@ -51,7 +51,7 @@ def proposed_automorphisms(topology: Topology, depth: int = _MAX_DEPTH) -> tuple
 
 
 def confirmed_maps(topology: Topology, depth: int = _MAX_DEPTH) -> list[tuple[Int64Array, Int32Array]]:
-    """Those automorphisms, each with what it does to the links."""
+    """Return the automorphisms with their maps of links."""
     kept: list[tuple[Int64Array, Int32Array]] = []
     seen: set[bytes] = {np.arange(topology.n_nodes, dtype=np.int64).tobytes()}
     link_maps = LinkMaps(topology, topology)

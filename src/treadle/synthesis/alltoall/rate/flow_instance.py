@@ -53,7 +53,7 @@ class FlowInstance:
 
     @cached_property
     def demands(self) -> Int64Array:
-        """What each sender has for each node, shape (S, n); 0 at its own node and where there is no rank."""
+        """Demands of each sender for each node, shape (S, n); 0 at its own node and outside the ranks."""
         return self.demand_rows(np.arange(self.n_sources))
 
     def demand_rows(self, rows: NDArray[np.integer]) -> Int64Array:

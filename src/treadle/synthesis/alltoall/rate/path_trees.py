@@ -88,7 +88,7 @@ class PathTreeFinder:
         return PathTrees(np.where(is_far, -1, distance // scale), into, np.where(is_far, 0, distance % scale))
 
     def amounts(self, trees: PathTrees, demands: Int64Array) -> Int64Array:
-        """What the last link into each node carries, itself and nodes beyond served, shape (R, n).
+        """Loads of the last link into each node, for the node and those beyond it, shape (R, n).
 
         Parameters
         ----------

@@ -17,7 +17,7 @@ from treadle.arrays import Int32Array, frozen
 from treadle.engine import core, run_core
 from treadle.errors import ScheduleError
 from treadle.synthesis.alltoall.rate.certificate import RateResult, rounded_witness
-from treadle.synthesis.alltoall.rate.flow import served_share
+from treadle.synthesis.alltoall.rate.flow import delivered_share
 from treadle.synthesis.alltoall.rate.flow_instance import FloatArray, FlowInstance
 from treadle.synthesis.alltoall.rate.flow_symmetry import FlowSymmetry, symmetry_of
 from treadle.synthesis.alltoall.rate.spreading import even_loads, spread_flow
@@ -127,7 +127,7 @@ def pdhg_rate(
     by_link = np.zeros(topology.n_links)
     by_link[links] = _useful(instance, found.length, resolved) if resolved.is_wide else found.length
     # both judged anew: loads and deliveries in double precision, distances in integers
-    served = served_share(topology, collective, instance.senders[rows], flows)
+    served = delivered_share(topology, collective, instance.senders[rows], flows)
     loads = even_loads(instance, symmetry, flows)
     witness = rounded_witness(by_link)
     upper = witness.pair_rate_bound(topology, collective, automorphisms=symmetry.node_maps)

@@ -1,4 +1,4 @@
-"""The rate of an all-to-all of many senders by link prices: loads of links, no flow by sender.
+"""The rate of an all-to-all of many senders by dual prices: loads of links, no flow by sender.
 
 Each round routes all demands by the lengths of links, a block of senders at a time, and makes links longer
 that are fuller than the average. Every mixture of the routings delivers all demands, so its fullest link
@@ -19,7 +19,7 @@ import numpy as np
 from treadle.arrays import Int64Array
 from treadle.engine import core, run_core
 from treadle.synthesis.alltoall.rate.certificate import RateResult, rounded_witness
-from treadle.synthesis.alltoall.rate.flow import served_share
+from treadle.synthesis.alltoall.rate.flow import delivered_share
 from treadle.synthesis.alltoall.rate.flow_instance import FloatArray, FlowInstance
 from treadle.synthesis.alltoall.rate.flow_symmetry import FlowSymmetry
 from treadle.synthesis.alltoall.rate.spreading import even_in_orbits, spread_flow
@@ -40,8 +40,8 @@ _SHARES = np.linspace(0, 1, 41)
 
 _MAX_ROUNDS = 300
 _PERIOD, _PROGRESS, _MAX_IDLE = 10, 0.9, 3
-"""After so many rounds the gap is expected to be this part of what it was; else the spread is halved, and
-after so many such periods no more is expected."""
+"""Rounds of a period, the part of the gap that one should leave, and periods after which no more is expected;
+where it leaves more the spread is halved."""
 
 _LEAST_WEIGHT = 2e-3
 _MOST_CELLS = 2**22
@@ -51,7 +51,7 @@ _MOST_THREADS = 16
 
 @dataclass(frozen=True, eq=False)
 class PricedRoutings:
-    """A mixture of routings from which each can be computed anew.
+    """A mixture of routings, each of which can be recomputed.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ class PricedRoutings:
     spreads: FloatArray
 
     def flows(self, instance: FlowInstance, symmetry: FlowSymmetry) -> Iterator[tuple[slice, FloatArray]]:
-        """Flows of the representatives by block, computed anew, shape (rows, m)."""
+        """Flows of the representatives by block, recomputed, shape (rows, m)."""
         for part, problem in _blocks(instance, symmetry, max(instance.topology.n_nodes, len(instance.links))):
             rows = symmetry.representatives[part].astype(np.int64)
             mixed = np.zeros((len(rows), instance.topology.n_links))
@@ -100,12 +100,12 @@ def priced_rate(
     Raises
     ------
     InfeasibleError
-        If no path serves a demand.
+        If a demand has no path.
 
     Notes
     -----
     The lower side is that of a mixture whose routings are computed once more in the end, by sender: what they
-    leave at each node is compared with the demands, and their loads are summed anew. The upper one is exact,
+    leave at each node is compared with the demands, and their loads are summed again. The upper one is exact,
     of lengths rounded to integers.
     """
     began, clock = time.process_time(), time.monotonic()
@@ -128,7 +128,7 @@ def priced_rate(
     total, served = np.zeros(instance.topology.n_links), 1.0
     for part, flows in routings.flows(instance, symmetry):
         senders = instance.senders[symmetry.representatives[part]]
-        served = min(served, served_share(instance.topology, instance.collective, senders, flows))
+        served = min(served, delivered_share(instance.topology, instance.collective, senders, flows))
         total += symmetry.multiplicities[part] @ flows
     loads = even_in_orbits(instance, symmetry, total)
     lengths = np.zeros(instance.topology.n_links)

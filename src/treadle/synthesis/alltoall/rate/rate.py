@@ -163,7 +163,7 @@ def _bounded_by_cut(instance: FlowInstance, result: RateResult) -> RateResult:
 
 
 def _demands_of_parts(instance: FlowInstance, part: Int32Array) -> tuple[FloatArray, FloatArray]:
-    """What the nodes of each part, named by a node, have for those of others, and the reverse."""
+    """Demands of the nodes of each part, named by a node, for those of others, and the reverse."""
     n, demands = instance.topology.n_nodes, instance.collective.pair_demands
     if demands.is_uniform:
         count = np.bincount(part[instance.sources], minlength=n)
@@ -183,7 +183,7 @@ def _is_small(instance: FlowInstance, symmetry: FlowSymmetry) -> bool:
 
 
 def _exact_result(instance: FlowInstance, found: ExactRate, began: float) -> RateResult:
-    """Both sides meet: the flows are checked in integers, and the lengths here prove as much anew."""
+    """Both sides meet: the flows are checked in integers, and the lengths prove as much again."""
     topology = instance.topology
     proved = found.witness.pair_rate_bound(
         topology, instance.collective, automorphisms=found.symmetry.node_maps

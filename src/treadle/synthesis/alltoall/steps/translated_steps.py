@@ -38,7 +38,7 @@ _SHARPNESS = 64
 """Power of loads whose sum a move has to make smaller: near enough to the largest load."""
 
 _PIECES_PER_CAP = 32
-"""Pieces that a link carries in an even step, at least, where so many chunks are allowed."""
+"""Least number of chunks that a link carries in an even step, where the limit on chunks allows it."""
 
 
 def few_translated(topology: Topology, collective: Collective) -> Translations | None:
@@ -173,7 +173,7 @@ class _PathSearch:
         return moved
 
     def run(self) -> None:
-        """Give every piece a path, then move pieces as long as that helps."""
+        """Give every chunk a path, then move chunks as long as that helps."""
         loads = np.zeros(len(self.width))
         idle = 0
         for sweep in range(_SWEEPS):
@@ -198,7 +198,7 @@ class _PathSearch:
     def _candidates(
         self, loads: NDArray[np.float64], steep: float
     ) -> Iterator[tuple[Int64Array, Int32Array]]:
-        """Pieces, in random order, and a new path for each; the pieces of a pair by different trees."""
+        """Chunks, in random order, and a new path for each; the chunks of a pair by different trees."""
         for root in np.unique(self.source).tolist():
             mine = np.flatnonzero(self.source == root)
             for part in range(self.n_chunks):

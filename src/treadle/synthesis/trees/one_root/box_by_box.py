@@ -185,7 +185,7 @@ def _within(
 def _arranged(
     problem: Instance, cutting: Cutting, root: int, trees: int
 ) -> tuple[list[_Box], Int64Array, int] | Refusal:
-    """Boxes, the exits that feed their parts (see `arrange`), and the height, the lowest that is found."""
+    """Boxes, the egress units that feed their parts (see `arrange`), and the least height found."""
 
     def arrangement(boxes: list[_Box]) -> tuple[list[_Box], Int64Array, int] | Refusal:
         favourite = np.array([box.favourite for box in boxes], dtype=np.int32)

@@ -189,7 +189,7 @@ class _Graph:
         return np.where(key[place] == opposite, self.widths[place], 0)
 
     def _sent_by_terminals(self) -> Int64Array:
-        """What other terminals can send each node over a link, or over one relay each."""
+        """Bandwidth from other terminals to each node over a link, or over one relay each."""
         n = self.n_nodes
         from_terminal = self.is_terminal[self.tails]
         supply = sums_of(n, self.heads[from_terminal], self.widths[from_terminal])

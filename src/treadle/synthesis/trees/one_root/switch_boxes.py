@@ -1,9 +1,9 @@
 """Boxes that are one switch and its ranks, as below the leaves of a leaf-spine network: trees written down.
 
-Where ranks send as much as they receive, K trees are low if each rank has its children, K of them, in one
-tree, and each box sends one tree on to others and is entered once by each: interior-disjoint trees, in boxes
-and between them (M. Castro et al., "SplitStream", SOSP 2003). Switch removal would decide which switch each
-unit leaves for before that is known.
+Where ranks send as much as they receive, K trees have a small height if each rank has its children, K of
+them, in one tree, and each box sends one tree on to others and is entered once by each: interior-disjoint
+trees, in boxes and between them (M. Castro et al., "SplitStream", SOSP 2003). Switch removal would decide
+which switch each unit leaves for before that is known.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class SwitchBox:
 
     @staticmethod
     def of(piece: LocalPiece, trees: int) -> SwitchBox | None:
-        """The box that a piece is, if it is one into each of whose ranks `trees` units lead."""
+        """The box that a subproblem is, if it is one into each of whose ranks `trees` units lead."""
         n = piece.n_children
         if (
             not piece.has_outside
@@ -100,9 +100,10 @@ def switch_boxes(
 
     Notes
     -----
-    Each tree enters every box once and leaves the root once. Other exits are those that ranks have to spare:
-    those of the first boxes are the first tree's. A tree crosses one switch outside, or if links there are
-    narrow several in turn: the i-th of its exits and of the boxes that it enters belong to one switch.
+    Each tree enters every box once and leaves the root once. Other egress units are those that ranks have to
+    spare: those of the first boxes are the first tree's. A tree crosses one switch outside, or if links
+    there are narrow several in turn: the i-th of its egress units and of the boxes
+    that it enters belong to one switch.
     """
     placed = _placed(problem, cutting, root, trees)
     if placed is None or int(placed[0].box.egress[placed[0].root]) < trees:

@@ -1,6 +1,6 @@
-"""The pieces that a laminar family cuts a flow problem into, in numberings of their own; equal ones once.
+"""The subproblems that a laminar family cuts a flow problem into, with their own numberings; equal ones once.
 
-Fabrics of thousands of boxes have few kinds of pieces, so what follows costs by kinds and not by ranks.
+Fabrics of thousands of boxes have few kinds of subproblems, so what follows costs by kinds and not by ranks.
 Pieces are equal if all that a solver sees of them is: links, capacities and numbers of trees in local
 numbers. Source: docs/algorithms/decomposition.md, section 3, "Nesting in practice".
 """
@@ -68,7 +68,7 @@ class LocalPiece:
 
 @dataclass(frozen=True, eq=False)
 class Cutting:
-    """All pieces of a family; arrays as in `treadle.schedules.factored.Layer`.
+    """All subproblems of a family; arrays as in `treadle.schedules.factored.Layer`.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ class Cutting:
     child_offset, children : arrays of int64, int32
     link_offset, links : arrays of int64, int32
     relay_offset, relays : arrays of int64, int32
-        Relays of each piece, nodes of the fabric.
+        Relays of each subproblem, nodes of the fabric.
     """
 
     kinds: tuple[LocalPiece, ...]
@@ -93,7 +93,7 @@ class Cutting:
 
 
 def cut(problem: Instance, family: Family, capacities: Int64Array, multiplicities: Int64Array) -> Cutting:
-    """Cut a problem into the pieces of a family whose sets are tight.
+    """Cut a problem into the subproblems of a family whose sets are tight.
 
     Parameters
     ----------
@@ -153,7 +153,7 @@ def cut(problem: Instance, family: Family, capacities: Int64Array, multiplicitie
 
 
 _CELLS = 2**20
-"""Cells of the tables of pieces that are compared at a time."""
+"""Cells of the tables of subproblems that are compared at a time."""
 
 
 def _alike(
@@ -163,9 +163,9 @@ def _alike(
     native: Int64Array,
     columns: tuple[Int32Array, Int32Array, Int32Array, Int64Array],
 ) -> tuple[Int32Array, Int64Array]:
-    """Kind of each piece, numbered as they appear, and the first piece of each kind.
+    """Kind of each subproblem, numbered as they appear, and the first subproblem of each kind.
 
-    `columns` has the tail, head and number of each link of each piece, and the capacities by number.
+    `columns` has the tail, head and number of each link of each subproblem, and the capacities by number.
     """
     tail, head, link, capacities = columns
     children, links = np.diff(child_offset), np.diff(link_offset)
@@ -190,7 +190,7 @@ def _alike(
 
 
 def children_of(problem: Instance, family: Family) -> tuple[Int64Array, Int32Array, Int32Array, Int32Array]:
-    """Children of each piece by least rank: offsets, codes, and the place of every rank and every set."""
+    """Children of each subproblem by least rank: offsets, codes, and the place of each rank and set."""
     n = len(problem.terminals)
     home = family.innermost[problem.terminals]
     ranks = np.arange(n, dtype=np.int64)
@@ -215,7 +215,7 @@ def _incidences(
     own_place: Int32Array,
     place_of_set: Int32Array,
 ) -> tuple[Int32Array, Int32Array, Int32Array, Int32Array]:
-    """Each piece's links and their local ends, -1 outside, by (piece, link)."""
+    """Each subproblem's links and their local ends, -1 outside, by (subproblem, link)."""
     ancestors = family.ancestors
     depths = len(ancestors)
     live = np.flatnonzero((capacities > 0) & (problem.tails != problem.heads)).astype(np.int32)

@@ -109,7 +109,7 @@ class _Boxes:
         return sizes
 
     def children(self, tight: int) -> int:
-        """Children of the outermost piece where boxes of at most `tight` ranks are tight."""
+        """Children of the outermost subproblem where boxes of at most `tight` ranks are tight."""
         return int(np.where(self.sizes <= tight, 1, self.sizes).sum())
 
 
@@ -146,7 +146,7 @@ def split_layers(problem: Instance, family: Family) -> Split | Refusal:
         return Refusal("some rank is alone in its box")
     trees = Fraction(boxes.within + boxes.across, boxes.ranks - 1)
     if Fraction(int(sizes.min()) * boxes.within, int(sizes.min()) - 1) > trees * boxes.ranks:
-        return Refusal("the borders of boxes bind, not the ranks")
+        return Refusal("the egress of boxes binds, not that of ranks")
     widths = [np.unique(problem.bandwidths[chosen]).tolist() for chosen in (~crosses & carries, crosses)]
     even, least = (
         _even_scale(boxes, *widths),
@@ -218,7 +218,7 @@ def _split_at(
     if spare.any():
         ends.append((0, last + 1))
     if ends[-1][1] > n * trees:
-        return Refusal("the borders of boxes bind, not the ranks")
+        return Refusal("the egress of boxes binds, not that of ranks")
     ends.append((0, n * trees))
     spans = [
         (kind, before, after)

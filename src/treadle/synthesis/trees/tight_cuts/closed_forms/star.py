@@ -83,7 +83,7 @@ def star_trees(piece: LocalPiece) -> tuple[LogicalGraph, Packing] | None:
 
 
 def _helpers(room: Int64Array) -> Int64Array:
-    """Deliveries that children leave to others, rows: child that roots trees, helper, child served, trees.
+    """Deliveries that children leave to others, rows: child that roots trees, helper, receiving child, trees.
 
     `room` is what each child can send beyond its own trees' deliveries, less than 0 where it lacks units.
     """
