@@ -1,4 +1,4 @@
-"""The cases that papers print synthesis times of, solved by Treadle: time, memory and proved gap of each.
+"""The cases that papers print synthesis times of, and larger ones: time, memory and proved gap of each.
 
 ``python benchmarks/published_cases.py --docs docs`` measures every case and writes
 results/published-cases.md there. Each is a command in a process of its own, verifier and bound included.
@@ -28,6 +28,39 @@ CASES = (
 )
 """Commands, and what papers print of the same number of GPUs."""
 
+_MILLION = (
+    "dgx_h100:131072",
+    "rail_optimized(131072,spines=8)",
+    "pods(4096,32,oversubscription=2)",
+    "leaf_spine(32768,16,gpus_per_leaf=32,oversubscription=2)",
+)
+_BOXES = ",".join(f"box{81 * i}.gpu{i % 8}" for i in range(100))
+_RACKS = ",".join(f"rack{2 * i}.gpu{i % 72}" for i in range(100))
+LARGE = (
+    *(f"bound {fabric} {kind}" for fabric in _MILLION for kind in ("allgather", "allreduce", "alltoall")),
+    *(f"solve {fabric} allgather" for fabric in _MILLION),
+    "solve dgx_h100:131072 allreduce",
+    "solve gb200_nvl72:8192 allgather",
+    "bound torus:100,100 allreduce",
+    "bound torus:100,100 alltoall",
+    "bound generalized_kautz:4,10000 allreduce",
+    "bound generalized_kautz:4,10000 alltoall",
+    "bound dgx_h100:8192 alltoall",
+    f"bound dgx_h100:8192 broadcast --without {_BOXES}",
+    f"bound dgx_h100:8192 allreduce --without {_BOXES}",
+    f"solve gb200_nvl72:256 allgather --without {_RACKS}",
+    "solve leaf_spine(2048,16,gpus_per_leaf=32) broadcast",
+    "solve slimfly:43 allreduce",
+)
+"""Commands on large fabrics."""
+
+_LARGE_HEAD = """
+## A million GPUs, ten thousand nodes, failed parts
+
+| command: `treadle` ... | optimum or upper bound, algbw | gap | CPU s | MB |
+|---|---|---|---|---|
+"""
+
 _HEAD = """# Published cases at scale
 
 Cases as PCCL and SyCCL publish them. CPU seconds and MB are of the whole command with bound and verifier, on
@@ -56,9 +89,25 @@ def measured_row(command: str, printed: str, folder: Path) -> str:
         gap = "-"
     else:
         text, cpu_s, megabytes = printed_and_used(command)
-        below = re.search(r"([\d.]+%)\s+below\s+the\s+(?:upper\s+)?(?:bound|optimum)", text)
-        gap = below[1] if below else "0" if "busbw, optimal" in text else "?"
+        gap = _gap(text)
     return f"| `{command}` | {gap} | {cpu_s:.1f} | {megabytes:.0f} | {printed} |\n"
+
+
+def large_row(command: str) -> str:
+    """A line of the table of large fabrics."""
+    text, cpu_s, megabytes = printed_and_used(command)
+    found = re.search(r"^(optimum|upper bound) +([^,]*?) algbw.*?(?:exact: ([^)]*))?", text, re.MULTILINE)
+    answer = f"{'at most ' if found and found[1] != 'optimum' else ''}{found[2]}" if found else "?"
+    shown = re.sub(r"--without .*", "--without` 100 GPUs `", command).replace(" ``", "")
+    return f"| `{shown}` | {answer} | {_gap(text)} | {cpu_s:.1f} | {megabytes:.0f} |\n".replace(" `` ", " ")
+
+
+def _gap(text: str) -> str:
+    below = re.search(r"([\d.]+%)\s+below\s+the\s+(?:upper\s+)?(?:bound|optimum)", text)
+    sides = re.search(r"\(gap ([\d.e-]+)\)", text)
+    if below or sides:
+        return below[1] if below else f"{float(sides[1]):.2%}" if sides else ""
+    return "0" if "busbw, optimal" in text or "(exact" in text else "?"
 
 
 def main() -> None:
@@ -71,7 +120,12 @@ def main() -> None:
     for command, printed in CASES:
         rows += measured_row(command, printed, given.scratch)
         print(rows.splitlines()[-1], flush=True)
-    write_bytes(given.docs / "results/published-cases.md", (_HEAD + rows + _FOOT).encode())
+    large = ""
+    for command in LARGE:
+        large += large_row(command)
+        print(large.splitlines()[-1], flush=True)
+    text = _HEAD + rows + _FOOT + _LARGE_HEAD + large
+    write_bytes(given.docs / "results/published-cases.md", text.encode())
 
 
 if __name__ == "__main__":

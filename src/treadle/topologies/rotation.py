@@ -13,6 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from treadle.arrays import BoolArray, Int64Array
+from treadle.errors import TopologyError
+from treadle.topologies.isomorphism import link_map
 from treadle.topologies.topology import Topology
 
 _MAX_CELLS = 2**26
@@ -128,13 +130,7 @@ def _image_of_links(topology: Topology, image: Int64Array) -> Int64Array | None:
     )
     if len(np.unique(image)) < len(image) or any(np.any(one[image] != one) for one in of_node):
         return None
-    rates = topology.bandwidths, topology.latencies_ns
-    number = np.arange(topology.n_links)
-    before = np.stack([number, *rates, image[topology.heads], image[topology.tails]])
-    after = np.stack([number, *rates, topology.heads, topology.tails])
-    order, place = np.lexsort(before), np.lexsort(after)
-    if not np.array_equal(before[1:, order], after[1:, place]):
+    try:
+        return link_map(topology, topology, image).astype(np.int64)
+    except TopologyError:
         return None
-    found = np.empty(topology.n_links, dtype=np.int64)
-    found[order] = place
-    return found
