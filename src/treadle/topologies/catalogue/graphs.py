@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from itertools import combinations, pairwise, product
+from itertools import pairwise, product
 from math import prod
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from treadle.topologies.catalogue.direct import from_arcs, from_heads, graph_name, with_steps
 from treadle.topologies.limits import MAX_NODES, check_count, check_size
-from treadle.topologies.topology import Topology, TopologyBuilder
+from treadle.topologies.topology import Topology
+from treadle.topologies.typed_quantities import bandwidth_of
 
 _MAX_DIMENSIONS = 20
 
@@ -20,17 +22,23 @@ _MAX_DIMENSIONS = 20
 def _duplex_graph(
     call: tuple[Any, ...],
     nodes: Sequence[str],
-    pairs: Iterable[tuple[str, str]],
+    pairs: ArrayLike,
     bandwidth: int,
     latency: int,
 ) -> Topology:
-    """Compute nodes joined by a link each way per pair; `call`: function and arguments."""
-    builder = TopologyBuilder(graph_name(*call, bandwidth=bandwidth, latency=latency))
-    for node in nodes:
-        builder.compute(node)
-    for one, other in pairs:
-        builder.duplex(one, other, bandwidth, latency)
-    return builder.build()
+    """Compute nodes joined by a link each way per pair (p, 2) of numbers; `call`: function and arguments."""
+    ends = np.array(pairs, dtype=np.int32).reshape(-1, 2)
+    m = ends.size
+    speed = bandwidth_of(bandwidth, "bandwidth")
+    return Topology(
+        name=graph_name(*call, bandwidth=bandwidth, latency=latency),
+        node_names=tuple(nodes),
+        is_compute=np.ones(len(nodes), dtype=bool),
+        tails=ends.ravel(),
+        heads=ends[:, ::-1].ravel(),
+        bandwidths=np.full(m, speed),
+        latencies_ns=np.full(m, latency),
+    )
 
 
 def ring(n: int, *, bidirectional: bool = True, bandwidth: int = 1, latency: int = 0) -> Topology:
@@ -62,8 +70,8 @@ def ring(n: int, *, bidirectional: bool = True, bandwidth: int = 1, latency: int
     nodes = [f"n{i}" for i in range(n)]
     if not bidirectional:
         return with_steps(("ring", n, "bidirectional=False"), n, [1], bandwidth, latency)
-    pairs = list(zip(nodes, nodes[1:] + nodes[:1], strict=True))
-    return _duplex_graph(("ring", n), nodes, pairs[: 1 if n == 2 else n], bandwidth, latency)
+    places = np.arange(1 if n == 2 else n)
+    return _duplex_graph(("ring", n), nodes, np.stack([places, (places + 1) % n], axis=1), bandwidth, latency)
 
 
 def path(n: int, *, bandwidth: int = 1, latency: int = 0) -> Topology:
@@ -79,7 +87,7 @@ def path(n: int, *, bandwidth: int = 1, latency: int = 0) -> Topology:
     check_count("path", "n", n)
     check_size("path", n, 2 * n)
     nodes = [f"n{i}" for i in range(n)]
-    return _duplex_graph(("path", n), nodes, pairwise(nodes), bandwidth, latency)
+    return _duplex_graph(("path", n), nodes, list(pairwise(range(n))), bandwidth, latency)
 
 
 def star(n: int, *, bandwidth: int = 1, latency: int = 0) -> Topology:
@@ -95,7 +103,7 @@ def star(n: int, *, bandwidth: int = 1, latency: int = 0) -> Topology:
     check_count("star", "n", n, least=2)
     check_size("star", n, 2 * n)
     nodes = [f"n{i}" for i in range(n)]
-    return _duplex_graph(("star", n), nodes, (("n0", leaf) for leaf in nodes[1:]), bandwidth, latency)
+    return _duplex_graph(("star", n), nodes, [(0, leaf) for leaf in range(1, n)], bandwidth, latency)
 
 
 def complete(n: int, *, bandwidth: int = 1, latency: int = 0) -> Topology:
@@ -111,7 +119,7 @@ def complete(n: int, *, bandwidth: int = 1, latency: int = 0) -> Topology:
     check_count("complete", "n", n, least=2)
     check_size("complete", n, n * (n - 1))
     nodes = [f"n{i}" for i in range(n)]
-    return _duplex_graph(("complete", n), nodes, combinations(nodes, 2), bandwidth, latency)
+    return _duplex_graph(("complete", n), nodes, np.stack(np.triu_indices(n, 1), axis=1), bandwidth, latency)
 
 
 def complete_bipartite(a: int, b: int, *, bandwidth: int = 1, latency: int = 0) -> Topology:
@@ -231,18 +239,15 @@ def _grid(function: str, dims: tuple[int, ...], *, wraps: bool, bandwidth: int, 
     check_count(function, "number of nodes", nodes, most=MAX_NODES)
     check_size(function, nodes, sum(nodes * min(dim - 1, 2) for dim in dims))
     names = _grid_names(dims)
-    pairs: list[tuple[str, str]] = []
-    stride = nodes
+    place, stride = np.arange(nodes), nodes
+    pairs = [np.zeros((0, 2), dtype=np.int64)]
     for dim in dims:
         block = stride
         stride //= dim
-        for i in range(nodes):
-            last = (i % block) // stride == dim - 1
-            if not last:
-                pairs.append((names[i], names[i + stride]))
-            elif wraps and dim > 2:
-                pairs.append((names[i], names[i - (dim - 1) * stride]))
-    return _duplex_graph((function, *dims), names, pairs, bandwidth, latency)
+        last = (place % block) // stride == dim - 1
+        near = np.where(last, place - (dim - 1) * stride, place + stride)
+        pairs.append(np.stack([place, near], axis=1)[~last | (wraps and dim > 2)])
+    return _duplex_graph((function, *dims), names, np.concatenate(pairs), bandwidth, latency)
 
 
 def _grid_names(dims: tuple[int, ...]) -> list[str]:
