@@ -165,6 +165,9 @@ def refine_like(graph: MergedFabric, colours: Colours, trace: Trace, budget: Bud
 def sorted_links(topology: Topology, images: Int64Array) -> tuple[Int64Array, Int64Array]:
     """Links as rows (tail, head, bandwidth, latency) with their ends mapped, sorted, and their numbers."""
     tails, heads = images[topology.tails], images[topology.heads]
-    order = np.lexsort((topology.latencies_ns, topology.bandwidths, heads, tails))
+    pairs = tails * np.int64(topology.n_nodes) + heads
+    order = np.argsort(pairs, kind="stable")
+    if np.any(pairs[order[1:]] == pairs[order[:-1]]):  # parallel links
+        order = np.lexsort((topology.latencies_ns, topology.bandwidths, pairs))
     rows = np.stack([tails, heads, topology.bandwidths, topology.latencies_ns])[:, order]
     return rows, order
