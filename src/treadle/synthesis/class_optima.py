@@ -11,7 +11,7 @@ problem (*) of section 4.4 of the dissertation (cuts), and the linear programs b
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -37,9 +37,6 @@ if TYPE_CHECKING:
     from treadle.math.columns import RestrictedMaster
     from treadle.synthesis.alltoall.rate.certificate import RateResult
     from treadle.synthesis.alltoall.rate.flow_instance import FloatArray
-
-Values = Mapping[str, Sequence[Int64Array]]
-"""Classes of the values of each index."""
 
 
 def class_problem(topology: Topology, collective: Collective) -> ClassProblem | None:
@@ -100,7 +97,11 @@ class ClassProblem:
 
     def _cut(self, fixed: Sequence[Mapping[str, int]]) -> Optimum:
         """The optimum by cuts that are unions of classes; the first of two fixed ranks is the root."""
-        kind, split = self.collective.kind, self._split(fixed)
+        kind, split = self.collective.kind, dict[str, list[Int64Array]]()
+        for index, size in self.families.sizes.items():
+            single = list(dict.fromkeys(node[index] for node in fixed if index in node))
+            rest = np.setdiff1d(np.arange(size), single)
+            split[index] = [*(np.array([value]) for value in single), *([rest] if len(rest) else [])]
         classes = self.families.classes({index: [*map(len, values)] for index, values in split.items()})
         is_rank = np.array([family.is_compute for family, _ in classes.members])
         terminals = np.flatnonzero(is_rank).astype(np.int32)
@@ -117,24 +118,11 @@ class ClassProblem:
             Instance(quotient, Direction.BROADCAST, terminals, weights, tails, heads, bandwidths)
         )
         inside = np.zeros(self.topology.n_nodes, dtype=np.bool_)
-        for number, nodes in enumerate(self._members(split)):
-            inside[nodes] = number in best.witness.nodes
+        for number in best.witness.nodes:
+            family, choice = classes.members[number]
+            values = (split[index][at] for index, at in zip(family.indices, choice, strict=True))
+            inside[self._places[family][np.ix_(*values)].ravel()] = True
         return Optimum(best.rate, best.algbw, CutWitness(tuple(np.flatnonzero(inside).tolist())))
-
-    def _split(self, fixed: Sequence[Mapping[str, int]]) -> Values:
-        """Values of each index: those that are fixed one by one, then all others."""
-        split = {}
-        for index, size in self.families.sizes.items():
-            single = list(dict.fromkeys(node[index] for node in fixed if index in node))
-            rest = np.setdiff1d(np.arange(size), single)
-            split[index] = [*(np.array([value]) for value in single), *([rest] if len(rest) else [])]
-        return split
-
-    def _members(self, split: Values) -> Iterator[Int64Array]:
-        """Nodes of each class, in the order of `Families.classes`."""
-        for family in self.families.node_families:
-            for chosen in product(*(split[index] for index in family.indices)):
-                yield self._places[family][np.ix_(*chosen)].ravel()
 
     @cached_property
     def _around(self) -> Classes:
@@ -255,6 +243,10 @@ class ClassProblem:
         numbers, divisor = self.families.link_numbers(), gcd(*whole)
         if max(whole) // divisor > MAX_LENGTH:
             return None
+
+        def flow_of_ranks() -> FloatArray:
+            raise ScheduleError("the flow of each rank is too large to be written out; choose fewer ranks")
+
         return RateResult(
             topology=self.topology,
             collective=self.collective,
@@ -262,12 +254,8 @@ class ClassProblem:
             upper=upper,
             exact=upper,
             loads=np.array(loads)[numbers],
-            stored_flow=_too_large,
+            stored_flow=flow_of_ranks,
             witness=DistanceWitness(np.array(whole)[numbers] // divisor),
             method="classes of nodes",
             seconds=time.process_time() - began,
         )
-
-
-def _too_large() -> FloatArray:
-    raise ScheduleError("the flow of each rank is too large to be written out; choose fewer ranks")

@@ -172,21 +172,17 @@ class Families:
                 yield part, reduce(np.add.outer, [own[index] for index in part.indices], np.array(first))
             first += self._width(part, tuple(offsets))
 
-    def _names(self, family: NodeFamily) -> list[str]:
-        """Names of the members of a family, in the order of its axes."""
-        names = [""]
-        for text, indices in family.fields:
-            numbers = range(self.count(indices)) if indices else ("",)
-            names = [f"{head}{text}{number}" for head in names for number in numbers]
-        return names
-
     def build(self, name: str) -> Topology:
         """Return the fabric, which `families_of` gives this description of."""
         n, m = self.n_nodes, self.n_links // 2
         names, where = np.empty(n, dtype=object), self.node_places()
         flags = np.zeros((4, n), dtype=np.bool_)
         for family, places in where.items():
-            names[places.ravel()] = np.array(self._names(family), dtype=object)
+            texts = [""]
+            for literal, indices in family.fields:
+                numbers = range(self.count(indices)) if indices else ("",)
+                texts = [f"{head}{literal}{number}" for head in texts for number in numbers]
+            names[places.ravel()] = np.array(texts, dtype=object)
             has = [family.is_compute, *(key in family.able for key in _ABILITIES)]
             flags[:, places.ravel()] = np.array(has)[:, None]
         tails, heads = (np.empty((m, 2), dtype=np.int32) for _ in range(2))
@@ -194,7 +190,10 @@ class Families:
         for link, places in self._link_places():
             rows = places.ravel()
             for column, end in enumerate((link.one, link.other)):
-                nodes = np.broadcast_to(_along(where[end], end, link), places.shape).ravel()
+                at = [link.indices.index(index) for index in end.indices]
+                others = [axis for axis in range(places.ndim) if axis not in at]
+                own = np.expand_dims(where[end].transpose(np.argsort(at)), others)
+                nodes = np.broadcast_to(own, places.shape).ravel()
                 tails[rows, column] = heads[rows, 1 - column] = nodes
             bandwidths[rows] = link.bandwidth
         arrays: tuple[NDArray[Any], ...] = (tails, heads, bandwidths, flags)
@@ -271,10 +270,3 @@ def families_of(topology: Topology) -> Families | None:
 def _leaves(parts: Sequence[Part]) -> Iterator[NodeFamily | LinkFamily]:
     for part in parts:
         yield from _leaves(part.parts) if isinstance(part, Each) else (part,)
-
-
-def _along(places: Int64Array, end: NodeFamily, link: LinkFamily) -> Int64Array:
-    """Give an array of a family's members the axes of a link family."""
-    at = [link.indices.index(index) for index in end.indices]
-    others = [axis for axis in range(len(link.indices)) if axis not in at]
-    return np.expand_dims(places.transpose(np.argsort(at)), others)

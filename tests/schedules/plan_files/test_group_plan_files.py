@@ -202,7 +202,7 @@ def test_trees_of_one_group_for_several_are_no_plan(tmp_path: Path) -> None:
 def test_memory_is_asked_for_before_it_is_taken(tmp_path: Path) -> None:
     path = tmp_path / "plan"
     save_plan(path, group_plan())
-    edited(path, put(entry_units=lambda old: np.ones(10**7, dtype=np.int8)))
+    edited(path, put(entry_units=lambda old: np.ones(4 * 10**7, dtype=np.int8)))
     with pytest.raises(MemoryLimitError, match="granted"):
         load_plan(path)
 

@@ -260,6 +260,12 @@ def _split_at(
         capacities = _capacities(problem, family, boxes, crosses, row[1:], scale, first=not parts)
         if capacities is None:
             return Refusal("links of a rank cannot be divided between layers")
+        into, out = (
+            sums_of(problem.n_nodes, ends, capacities)[problem.relays]
+            for ends in (problem.heads, problem.tails)
+        )
+        if np.any(into != out):
+            return Refusal("too few trees to balance the switches of each layer")
         parts.append(Part(row[0], capacities, family.without(np.append(False, boxes.sizes > kind)), parent))
     return Split(scale, trees, tuple(parts))
 
