@@ -158,7 +158,9 @@ def _message(value: Any, kind: Any, what: str, words: Mapping[str, str]) -> str:
             return f"expected {meta.description}, {found}"
     if what.startswith("Invalid enum value"):
         choices = [
-            get_args(one) or [word.value for word in one] for one, _ in _kinds(kind) if one is not NoneType
+            get_args(one) or [word.value for word in one]
+            for one, _ in _kinds(kind)
+            if one not in (NoneType, msgspec.UnsetType)
         ]
         *others, last = map(shown, choices[0])
         return f"expected {', '.join(others)}{' or ' if others else ''}{last}, {found}"

@@ -5,8 +5,10 @@ from fractions import Fraction
 import pytest
 
 import treadle
+from treadle.errors import InfeasibleError
 from treadle.inputs.problem import pose
 from treadle.synthesis.class_optima import class_problem
+from treadle.topologies.families import Families, LinkFamily, NodeFamily
 
 FABRICS = (
     "dgx_h100:3",
@@ -64,6 +66,19 @@ def test_flows_by_classes_are_the_optimum_of_an_alltoall(fabric) -> None:
 def test_unequal_ranks_have_no_classes(collective, options) -> None:
     problem = pose("dgx_h100(2, 3)", collective, **options)
     assert class_problem(problem.topology, problem.collective) is None
+
+
+def test_fabrics_in_parts_or_of_many_indices_have_no_classes() -> None:
+    """Distances of classes that are not reached, and orders of many indices, are no problems of classes."""
+    gpu, switch = NodeFamily("g{i}.{j}", is_compute=True), NodeFamily("s{i}")
+    apart = Families({"i": 2, "j": 3}, (gpu, switch), (LinkFamily(gpu, switch, 1),)).build("apart")
+    with pytest.raises(InfeasibleError, match=r"g0\.\d' cannot reach"):
+        treadle.bound(apart, "allreduce")
+    many = NodeFamily("g{a}{b}{c}{d}{e}{f}{g}", is_compute=True)
+    hub = NodeFamily("hub")
+    wide = Families(dict.fromkeys("abcdefg", 2), (many, hub), (LinkFamily(many, hub, 1),)).build("wide")
+    for fabric in (apart, wide):
+        assert class_problem(fabric, pose(fabric, "allreduce").collective) is None
 
 
 @pytest.mark.parametrize(

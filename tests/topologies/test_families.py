@@ -91,6 +91,8 @@ LINK = {"ends": ["g{i}", "s"], "bandwidth_bytes_per_s": 5}
         ({"nodes": [GPU, SWITCH, {**SWITCH, "name": "g0"}]}, "unique"),
         ({"links": [{**LINK, "ends": ["g{i}", "t"]}]}, "no node family is called 't'"),
         ({"links": [{"ends": ["g{i}", "s"]}]}, "ends and bandwidth"),
+        ({"nodes": [{**GPU, "kind": "gpu"}, SWITCH]}, 'expected "compute" or "switch"'),
+        ({"sizes": dict.fromkeys("abcdefghi", 2)}, "9 indices, expected at most 8"),
         ({"links": [GPU]}, "ends and bandwidth"),
         ({"nodes": [GPU, SWITCH], "links": []}, "has no link"),
     ],
@@ -102,6 +104,14 @@ def test_bad_families_are_one_line_errors(change, message) -> None:
         topology_from_text(json.dumps(file), source="x.json")
     assert "\n" not in str(caught.value)
     assert str(caught.value).startswith("x.json")
+
+
+@pytest.mark.parametrize("layout", [{"indent": 1}, {"separators": (",", ":")}])
+def test_layout_of_the_text_does_not_matter(layout) -> None:
+    families = {"links": [LINK], "nodes": [GPU, SWITCH], "sizes": {"i": 3, "unused": 2**21}}
+    file = {"families": families, "name": "x", "version": 2, "treadle": "topology"}
+    read = topology_from_text(json.dumps(file, **layout))
+    assert (read.n_nodes, families_of(read).indices) == (4, {"i": 3})
 
 
 def test_parts_are_numbered_together_for_each_value() -> None:

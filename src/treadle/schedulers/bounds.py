@@ -167,7 +167,7 @@ def equal_length_bound(problem: Problem) -> Bound | None:
         return None
     sides = topology.ingress_bytes_per_s(), topology.egress_bytes_per_s()
     degree = int(sides[0][0])
-    if any((side != degree).any() for side in sides):
+    if not degree or any((side != degree).any() for side in sides):
         return None
     witness = GroupLengthWitness.of_classes([Fraction(1)], np.zeros(topology.n_links, dtype=np.int8))
     model = model_of(topology, problem.collective)

@@ -49,6 +49,9 @@ class CollectiveKind(StrEnum):
         return self in (CollectiveKind.ALLGATHER, CollectiveKind.ALLREDUCE, CollectiveKind.BROADCAST)
 
 
+MAX_WEIGHT = 2**20
+"""Largest relative size of a shard."""
+
 SPANNING_KINDS = tuple(kind for kind in CollectiveKind if kind.reduces or kind.broadcasts)
 """Collectives that spread or gather along spanning trees: all but all-to-all."""
 
@@ -131,7 +134,7 @@ class Collective:
                 raise ScheduleError(f"{self.kind} has no shards to weight")
             if len(self.weights) != self.n_ranks:
                 raise ScheduleError(f"weights: expected {self.n_ranks} values, found {len(self.weights)}")
-            if min(self.weights) < 0 or max(self.weights) == 0 or max(self.weights) > 2**20:
+            if min(self.weights) < 0 or max(self.weights) == 0 or max(self.weights) > MAX_WEIGHT:
                 raise ScheduleError("weights must be integers from 0 to 2**20, not all 0")
         if self.demands is not None:
             self._check_demands(self.demands)

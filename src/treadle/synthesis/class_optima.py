@@ -23,6 +23,7 @@ import numpy as np
 
 from treadle.arrays import Int64Array
 from treadle.errors import ScheduleError
+from treadle.math.graphs import reached
 from treadle.schedules.alltoall.alltoall_witness import MAX_LENGTH, DistanceWitness
 from treadle.schedules.collective import Collective
 from treadle.schedules.group_witness import GroupLengthWitness
@@ -46,7 +47,14 @@ def class_problem(topology: Topology, collective: Collective) -> ClassProblem | 
     if families is None or not alike or len(collective.ranks) != len(topology.compute_nodes):
         return None
     ranks = [family for family in families.node_families if family.is_compute]
-    return ClassProblem(topology, collective, families, ranks[0]) if len(ranks) == 1 else None
+    if len(ranks) != 1 or len(families.indices) > _MOST_INDICES:
+        return None
+    found = ClassProblem(topology, collective, families, ranks[0])
+    return found if found.is_connected() else None
+
+
+_MOST_INDICES = 6
+"""Classes and orders of indices grow exponentially with their number."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +106,7 @@ class ClassProblem:
     def _cut(self, fixed: Sequence[Mapping[str, int]]) -> Optimum:
         """The optimum by cuts that are unions of classes; the first of two fixed ranks is the root."""
         kind, split = self.collective.kind, dict[str, list[Int64Array]]()
-        for index, size in self.families.sizes.items():
+        for index, size in self.families.indices.items():
             single = list(dict.fromkeys(node[index] for node in fixed if index in node))
             rest = np.setdiff1d(np.arange(size), single)
             split[index] = [*(np.array([value]) for value in single), *([rest] if len(rest) else [])]
@@ -128,8 +136,14 @@ class ClassProblem:
     def _around(self) -> Classes:
         """Classes around one rank, which is alone in the first class of ranks."""
         return self.families.classes(
-            {index: [1, size - 1] if size > 1 else [1] for index, size in self.families.sizes.items()}
+            {index: [1, size - 1] if size > 1 else [1] for index, size in self.families.indices.items()}
         )
+
+    def is_connected(self) -> bool:
+        """Whether links lead from a rank to all nodes."""
+        classes = self._around
+        tails, heads = np.array(classes.tails), np.array(classes.heads)
+        return bool(reached(len(classes.size), tails, heads, self._rank_class()).all())
 
     def _volumes(self) -> list[int]:
         """Bandwidth of all links of each family, both directions."""

@@ -131,6 +131,12 @@ class Families:
         """All link families."""
         return [part for part in _leaves(self.links) if isinstance(part, LinkFamily)]
 
+    @cached_property
+    def indices(self) -> dict[str, int]:
+        """Sizes of the indices that nodes have."""
+        used = dict.fromkeys(index for family in self.node_families for index in family.indices)
+        return {index: self.sizes[index] for index in used}
+
     @property
     def n_nodes(self) -> int:
         """Number of nodes."""

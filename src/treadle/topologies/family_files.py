@@ -15,7 +15,7 @@ from treadle.topologies.limits import MAX_LINKS, MAX_NODES
 from treadle.topologies.topology import MAX_BANDWIDTH, Topology
 from treadle.typed_files import Table, read_json
 
-_MAX_PARTS, _MAX_DEPTH, _MAX_NAME = 64, 8, 100
+_MAX_PARTS, _MAX_INDICES, _MAX_NAME = 64, 8, 100
 
 
 class FamilyPart(Table, frozen=True):
@@ -49,8 +49,9 @@ class FamilyFile(Table, frozen=True):
     families: FamilyTable
 
 
-_NODE_BYTES, _LINK_BYTES = 300, 60
-"""Memory of a fabric while it is built: names twice, ends, bandwidths and what sorts them."""
+_NODE_BYTES, _LINK_BYTES = 400, 60
+"""Memory of a fabric while it is built: names twice (and up to four bytes for each character), ends,
+bandwidths and what sorts them."""
 
 
 def read_families(text: str, *, source: str = "", charge: Callable[[int], None] | None = None) -> Topology:
@@ -62,7 +63,8 @@ def read_families(text: str, *, source: str = "", charge: Callable[[int], None] 
     try:
         families = families_from_table(file.families)
         if charge is not None:
-            charge(_NODE_BYTES * families.n_nodes + _LINK_BYTES * families.n_links)
+            longest = max(len(family.name) for family in families.node_families)
+            charge((_NODE_BYTES + 8 * longest) * families.n_nodes + _LINK_BYTES * families.n_links)
         return families.build(file.name)
     except (FormatError, TopologyError) as error:
         raise FormatError(str(error), source=source) from None
@@ -72,7 +74,7 @@ def dump_families(name: str, families: Families) -> str:
     """Text of a topology file, version 2."""
     nodes, links = (tuple(map(_row, parts)) for parts in (families.nodes, families.links))
     file = {"treadle": "topology", "version": 2, "name": name}
-    table = to_builtins(FamilyTable(dict(families.sizes), nodes, links))
+    table = to_builtins(FamilyTable(families.indices, nodes, links))
     return json.dumps(file | {"families": table}, ensure_ascii=False) + "\n"
 
 
@@ -99,6 +101,8 @@ def families_from_table(table: FamilyTable) -> Families:
     FormatError
         If a part is malformed, names an unknown index or family, or the fabric would be too large.
     """
+    if len(table.sizes) > _MAX_INDICES:
+        raise FormatError(f"families: {len(table.sizes)} indices, expected at most {_MAX_INDICES}")
     reader = _Reader(table.sizes)
     nodes = reader.parts(table.nodes, (), links=False)
     links = reader.parts(table.links, (), links=True)
@@ -121,8 +125,8 @@ class _Reader:
     def parts(self, rows: Sequence[FamilyPart], outer: tuple[str, ...], *, links: bool) -> tuple[Part, ...]:
         """Parts within those that fix the outer indices."""
         self._left -= len(rows)
-        if self._left < 0 or len(outer) > _MAX_DEPTH:
-            raise FormatError(f"families: expected at most {_MAX_PARTS} parts, {_MAX_DEPTH} deep")
+        if self._left < 0:
+            raise FormatError(f"families: expected at most {_MAX_PARTS} parts")
         return tuple(self._part(row, outer, links) for row in rows)
 
     def _part(self, row: FamilyPart, outer: tuple[str, ...], links: bool) -> Part:

@@ -49,7 +49,7 @@ def topology_from_text(
 
     `charge` is called with the bytes of memory that a fabric by families will take, before it is built.
     """
-    if not _BY_FAMILIES.match(text):
+    if len(text) > _MAX_BY_FAMILIES or not _BY_FAMILIES.search(text):
         return _topology(read_json(text, _File, source=source), source)
     from treadle.topologies.family_files import read_families  # few fabrics are so large
 
@@ -106,7 +106,9 @@ class _File(Table, frozen=True):
     extensions: dict[str, Any] | UnsetType = UNSET
 
 
-_BY_FAMILIES = re.compile(r'\{"treadle": "topology", "version": 2,')
+_BY_FAMILIES = re.compile(r'"version"\s*:\s*2\b.*"families"|"families".*"version"\s*:\s*2\b', re.DOTALL)
+_MAX_BY_FAMILIES = 2**16
+"""Characters of the longest description by families."""
 
 
 def _topology(file: _File, source: str) -> Topology:

@@ -8,6 +8,7 @@ import pytest
 
 import treadle
 from treadle import planning
+from treadle.errors import InfeasibleError
 from treadle.schedulers.bounds import large_allreduce
 from treadle.schedules.factored import FactoredSchedule
 from treadle.schedules.group_witness import GroupLengthWitness
@@ -129,3 +130,27 @@ def test_beyond_8192_ranks_forests_attain_what_bounds_them() -> None:
     assert found.bound.is_tight
     assert isinstance(found.bound.witness, GroupLengthWitness)
     assert found.algbw == Fraction(50 * 10**9 * (8200 - 1), 2 * 1024)
+
+
+def test_ranks_without_links_have_no_bound() -> None:
+    with pytest.raises(InfeasibleError, match="cannot reach"):
+        planning.bound("gb200_nvl72(1, gpus_per_rack=200)", "allreduce", without="rack0.nvswitch")
+
+
+def test_clusters_that_lost_ranks_keep_a_bound_at_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond what programs by cuts are for, lengths between boxes: above the optimum, and said so."""
+    exact = planning.bound("dgx_h100:40", "allreduce", without="box3.gpu1")
+    monkeypatch.setattr("treadle.schedulers.bounds.MAX_RANKS_BY_PROGRAM", 1)
+    monkeypatch.setattr("treadle.schedulers.bounds.large_allreduce", lambda _: None)
+    rough = planning.bound("dgx_h100:40", "allreduce", without="box3.gpu1")
+    assert not rough.bound.is_tight
+    assert exact.algbw <= rough.algbw <= exact.algbw * Fraction(101, 100)
+    assert rough.bound.witness.bound(rough.topology, rough.collective) == rough.algbw
+
+
+@pytest.mark.parametrize("nic", ["2GB/s", "100GB/s"])
+def test_rails_that_lost_a_rank_are_solved(nic: str) -> None:
+    """The switches of some rails lack a rank, so layers of racks may not balance them."""
+    fabric = f'rail_optimized(6, gpus_per_box=4, nvlink_bandwidth="450GB/s", nic_bandwidth="{nic}")'
+    found = planning.solve(fabric, "reduce-scatter", without="box2.gpu0", form="factored")
+    assert found.report.is_ok

@@ -11,6 +11,7 @@ from treadle.schedulers.alltoall import alltoall_rate
 from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.schedules.alltoall.exchange_cost import exchange_algbw
 from treadle.synthesis.alltoall.steps.translated_steps import few_translated, translated_exchange
+from treadle.topologies.topology import TopologyBuilder
 from treadle.verification.schedules import verify
 
 
@@ -58,3 +59,15 @@ def test_many_pairs_are_translated(monkeypatch: pytest.MonkeyPatch) -> None:
     assert sends.n_steps <= 20
     loads = [np.bincount(sends.link[sends.span(step)], minlength=4 * 81) for step in range(sends.n_steps)]
     assert all(np.unique(load).size <= 4 for load in loads), "links of an orbit carry the same"
+
+
+def test_links_that_vanish_next_to_others_close_no_cycle() -> None:
+    builder = TopologyBuilder("wide and narrow")
+    nodes = [builder.compute(name) for name in "abcd"]
+    for place, bandwidth in enumerate((10**9, 1, 10**9, 1)):
+        builder.duplex(nodes[place], nodes[(place + 1) % 4], bandwidth)
+    problem = pose(builder.build(), "alltoall")
+    topology, collective = problem.topology, problem.collective
+    group = few_translated(topology, collective)
+    schedule = translated_exchange(topology, collective, group, max_chunks=8)
+    assert verify(topology, collective, schedule).is_ok

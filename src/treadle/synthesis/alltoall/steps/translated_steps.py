@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treadle.arrays import Int32Array, Int64Array, frozen, offsets_of, positions_of
+from treadle.context import context
 from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.schedules.collective import Collective
 from treadle.schedules.steps.steps import steps_from_sends
@@ -119,7 +120,9 @@ class _PathSearch:
         used = np.flatnonzero(topology.tails != topology.heads)
         used = used[np.argsort(topology.heads[used], kind="stable")]
         self._used, self._tails = used, topology.tails[used].astype(np.int64)
-        self._heads, self._starts = np.unique(topology.heads[used], return_index=True)
+        self._heads, self._starts, self._row = np.unique(
+            topology.heads[used], return_index=True, return_inverse=True
+        )
         self._all_tails, self._n = topology.tails.astype(np.int64), topology.n_nodes
         self._head_of = topology.heads[used].astype(np.int64)
         first, self._orbit = np.unique(group.links.min(axis=0), return_inverse=True)
@@ -142,18 +145,18 @@ class _PathSearch:
 
     def _distances(self, root: int, lengths: NDArray[np.float64]) -> tuple[NDArray[np.float64], Int64Array]:
         """Bellman-Ford: the distance of each node, and the last link of a shortest path to it."""
-        distance = np.full(self._n, np.inf)
+        distance, last = np.full(self._n, np.inf), np.full(self._n, -1, dtype=np.int64)
         distance[root] = 0.0
         while True:
-            ways = distance[self._tails] + lengths
-            best = np.minimum.reduceat(ways, self._starts)
-            if not np.any(best < distance[self._heads]):
-                break
+            reached = distance[self._tails] + lengths
+            best = np.minimum.reduceat(reached, self._starts)
+            is_better = best < distance[self._heads]
+            if not is_better.any():
+                return distance, last
+            # links are kept only where the distance falls: those that vanish next to it close no cycle
+            kept = np.flatnonzero((is_better & (best < np.inf))[self._row] & (reached == best[self._row]))
+            last[self._head_of[kept]] = self._used[kept]
             distance[self._heads] = np.minimum(distance[self._heads], best)
-        last = np.full(self._n, -1, dtype=np.int64)
-        tight = np.flatnonzero(ways <= distance[self._head_of])
-        last[self._head_of[tight]] = self._used[tight]
-        return distance, last
 
     def _paths(self, root: int, loads: NDArray[np.float64], steep: float) -> Int32Array:
         """A shortest path to every node, links from the root on, padded by -1, shape (n, hops)."""
@@ -180,6 +183,7 @@ class _PathSearch:
             steep = 0.0 if sweep == 0 else _FLAT * (_STEEP / _FLAT) ** (sweep / _SWEEPS)
             moved = 0
             for pieces, table in self._candidates(loads, steep):
+                context().report("paths", sweep, _SWEEPS)
                 counts = self._counted(table)
                 for i, piece in enumerate(pieces.tolist()):
                     other = loads + (counts[i] - self._counts[piece]) / self.width

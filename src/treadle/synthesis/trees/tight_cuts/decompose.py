@@ -17,7 +17,7 @@ import numpy as np
 from treadle.context import TimeLimitError, context
 from treadle.errors import ScheduleError
 from treadle.refusal import Refusal
-from treadle.schedules.collective import Collective, CollectiveKind
+from treadle.schedules.collective import MAX_WEIGHT, Collective, CollectiveKind
 from treadle.schedules.factored import FactoredForest, FactoredSchedule, Piece, expand, no_crossings
 from treadle.schedules.group_witness import GroupLengthWitness
 from treadle.synthesis.trees.fixed_trees import floor_capacities
@@ -202,6 +202,8 @@ def _of_shares(
     """Reduce-scatter and allgather of these shards; a number of trees per rank is one in all."""
     if max(weights) == 1 == min(weights):
         return _two_phases(topology, collective, None, budget, lower)
+    if max(weights) > MAX_WEIGHT:
+        return Refusal(f"shards are in proportions of more than 1 to {MAX_WEIGHT}")
     if budget.trees is not None:
         return Refusal("the number of trees is for equal shards")
     if budget.max_trees is None:
