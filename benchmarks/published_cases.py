@@ -107,7 +107,7 @@ def _gap(text: str) -> str:
     sides = re.search(r"\(gap ([\d.e-]+)\)", text)
     if below or sides:
         return below[1] if below else f"{float(sides[1]):.2%}" if sides else ""
-    return "0" if "busbw, optimal" in text or "(exact" in text else "?"
+    return "0" if "busbw, optimal" in text or "(exact" in text else "-"
 
 
 def main() -> None:
