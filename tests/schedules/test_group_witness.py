@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from fractions import Fraction
+from itertools import pairwise
 from random import Random
 
 import pytest
@@ -17,7 +18,7 @@ from treadle.schedules.collective import SPANNING_KINDS, Collective, CollectiveK
 from treadle.schedules.group_witness import MAX_LENGTHS, GroupLengthWitness
 from treadle.schedules.mesh import Mesh
 from treadle.schedules.witness import witness_from_json
-from treadle.topologies import Topology, parse, without_failures
+from treadle.topologies import Topology, TopologyBuilder, parse, without_failures
 
 ALLGATHER, ALLREDUCE, BROADCAST = (
     CollectiveKind.ALLGATHER,
@@ -291,3 +292,14 @@ def test_malformed_files_are_refused(change: dict[str, object]) -> None:
     with pytest.raises(FormatError) as caught:
         witness_from_json({**value, **change})
     assert "\n" not in str(caught.value)
+
+
+def test_equal_lengths_prove_nothing_where_ranks_do_not_reach_each_other() -> None:
+    builder = TopologyBuilder("one way")
+    names = [builder.compute(name) for name in "abc"]
+    for tail, head in pairwise(names):
+        builder.link(tail, head, 1)
+    topology = builder.build()
+    for kind in (CollectiveKind.ALLGATHER, CollectiveKind.ALLREDUCE):
+        with pytest.raises(ScheduleError, match="do not reach each other"):
+            GroupLengthWitness((Fraction(1),) * 2).bound(topology, on_all_ranks(topology, kind))

@@ -9,9 +9,10 @@ import pytest
 import treadle
 from treadle import planning
 from treadle.errors import InfeasibleError
-from treadle.schedulers.bounds import large_allreduce
+from treadle.schedulers.bounds import equal_length_bound, large_allreduce, regular_allreduce
 from treadle.schedules.factored import FactoredSchedule
 from treadle.schedules.group_witness import GroupLengthWitness
+from treadle.synthesis.class_optima import ClassProblem
 from treadle.synthesis.trees.allreduce import allreduce_bound
 
 
@@ -154,3 +155,38 @@ def test_rails_that_lost_a_rank_are_solved(nic: str) -> None:
     fabric = f'rail_optimized(6, gpus_per_box=4, nvlink_bandwidth="450GB/s", nic_bandwidth="{nic}")'
     found = planning.solve(fabric, "reduce-scatter", without="box2.gpu0", form="factored")
     assert found.report.is_ok
+
+
+def test_equal_lengths_are_the_optimum_only_where_allgathers_attain_it() -> None:
+    """Two regular halves that two cables join: every node has degree 4, but the cut between them binds."""
+    builder = treadle.TopologyBuilder("two halves")
+    for half in "ab":
+        names = [builder.compute(f"{half}{i}") for i in range(70)]
+        for i in range(70):
+            for step in (1, 2):
+                if (i, step) != (0, 1):
+                    builder.duplex(names[i], names[(i + step) % 70], 1)
+    for i in range(2):
+        builder.duplex(f"a{i}", f"b{i}", 1)
+    problem = planning.pose(builder.build(), "allreduce")
+    rough = equal_length_bound(problem)
+    assert rough is not None
+    assert (rough.algbw, rough.is_tight) == (Fraction(280, 139), False)
+    assert regular_allreduce(problem) is None
+    torus = regular_allreduce(planning.pose("torus:12,12", "allreduce"))
+    assert torus is not None
+    assert (torus.algbw, torus.is_tight) == (Fraction(288, 143), True)
+
+
+def test_lengths_of_classes_are_the_optimum_only_where_allgathers_attain_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    expected = planning.bound("dgx_h100:130", "allreduce").algbw
+    found = ClassProblem.allreduce_bound
+
+    def twice(problem: ClassProblem) -> tuple[Fraction, GroupLengthWitness] | None:
+        proved = found(problem)
+        return None if proved is None else (2 * proved[0], proved[1])
+
+    monkeypatch.setattr(ClassProblem, "allreduce_bound", twice)
+    assert planning.bound("dgx_h100:130", "allreduce").algbw == expected

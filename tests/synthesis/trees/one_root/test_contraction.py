@@ -60,10 +60,13 @@ def test_failed_ranks_contract_without_flows(fabric, monkeypatch) -> None:
 
 
 def test_of_two_neighbours_that_share_a_nodes_links_one_is_chosen() -> None:
-    """A relay on a chain may go with either side, but both sides need not be one."""
-    builder = treadle.TopologyBuilder("chain")
-    a, b, relay = builder.compute("a"), builder.compute("b"), builder.switch("relay")
-    builder.duplex(a, relay, 3)
-    builder.duplex(relay, b, 3)
+    """A relay may go with either side, but both sides together would hide the cut between them."""
+    builder = treadle.TopologyBuilder("two halves")
+    names = [builder.compute(name) for name in ("a0", "a1", "b0", "b1")]
+    relay = builder.switch("relay")
+    for one, other, bandwidth in ((0, 1, 10), (2, 3, 10)):
+        builder.duplex(names[one], names[other], bandwidth)
+    for name in names[1:3]:
+        builder.duplex(name, relay, 1)
     problem = pose(builder.build(), "broadcast")
-    assert contracted_optimum(instance_of(problem.topology, problem.collective)).algbw == 3
+    assert contracted_optimum(instance_of(problem.topology, problem.collective)).algbw == 1
