@@ -93,7 +93,7 @@ def test_factored_trees_need_not_be_written_out(fabric: str, collective: str) ->
 
 
 def test_factored_trees_that_differ_have_no_rotation() -> None:
-    """A failed link, two children of a box in the other order, and one box's exits on other links."""
+    """A failed link, two children of a box in the other order, one box's egress or number of trees."""
     damaged = solve("dgx_h100:4", "allgather", form="factored", without=["box1.gpu2--ib0"]).plan
     assert damaged is not None
     schedule = damaged.entries[0].schedule
@@ -117,7 +117,15 @@ def test_factored_trees_that_differ_have_no_rotation() -> None:
         replace(one, trees=replace(trees, out_links=links)) if one.trees is trees else one
         for one in layer.pieces
     ]
-    for changed in (replace(layer, children=children), replace(layer, pieces=tuple(pieces))):
+    outermost = layer.pieces[layer.kind[0]]
+    native = outermost.native.copy()
+    native[:2] += np.array([1, -1])
+    uneven = [replace(one, native=native) if one is outermost else one for one in layer.pieces]
+    for changed in (
+        replace(layer, children=children),
+        replace(layer, pieces=tuple(pieces)),
+        replace(layer, pieces=tuple(uneven)),
+    ):
         other = replace(schedule, broadcast=replace(schedule.broadcast, layers=(changed,)))
         assert box_rotation_of(plan.topology, plan.collective, other) is None
 

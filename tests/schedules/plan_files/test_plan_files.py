@@ -15,6 +15,7 @@ import pytest
 
 from samples import forest_samples as samples
 from treadle.errors import FormatError, MemoryLimitError, ScheduleError
+from treadle.planning import solve
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.plan import Pipelining, Plan, PlanEntry
 from treadle.schedules.plan_files.archive import load_plan, save_plan
@@ -397,3 +398,22 @@ def test_malformed_entries_of_sets_are_refused(tmp_path: Path, change: dict[str,
     write(path, content | {"manifest.json": json.dumps(manifest).encode()})
     with pytest.raises(FormatError, match=said):
         load_plan(path)
+
+
+def test_fabrics_of_many_links_are_stored_by_families(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("treadle.topologies.files._MANY_LINKS", 10)
+    plan = solve("dgx_h100:2", "allgather").plan
+    save_plan(tmp_path / "plan", plan)
+    with zipfile.ZipFile(tmp_path / "plan") as archive:
+        text = archive.read("topology.json").decode()
+    assert json.loads(text)["version"] == 2
+    assert len(text) < 700
+    loaded = load_plan(tmp_path / "plan")
+    assert loaded == plan
+    assert loaded.topology.name == plan.topology.name
+    # one of a fabric that has no families is written out, and the hash of its arrays is held too
+    damaged = solve("dgx_h100:2", "allgather", without="box0.gpu1").plan
+    save_plan(tmp_path / "damaged", damaged)
+    assert load_plan(tmp_path / "damaged") == damaged
