@@ -143,7 +143,7 @@ def design_rows(result: DesignResult, chosen: DesignRow, rates: Rates, *, with_r
 def _search_rows(result: DesignResult) -> Iterator[Row]:
     """What was searched, and what of it the library does not have."""
     for effort in result.efforts:
-        usual = f" (about {effort.usual_s} s; --search for more or none)" if effort.usual_s else ""
+        usual = f" (up to about {effort.usual_s} s; --search changes it)" if effort.usual_s else ""
         yield row("searched", f"{effort.kind}: {counted(effort.tried, effort.unit)}{usual}")
     numbered = list(enumerate(result.rows, start=1))
     if result.kept:

@@ -98,7 +98,7 @@ def _turned(name: str, orbits: str, d: int, heads: Sequence[int], bandwidth: int
         while orbit < len(sizes) and lacks[orbit] == 0:
             orbit += 1
         if orbit == len(sizes):
-            raise TopologyError(f"{name}: {len(heads)} heads are too many for degree {d}; expected fewer")
+            raise TopologyError(f"{name}: {len(heads)} heads are too many for degree {d}; leave some out")
         other = int(orbit_of[head])
         turns = np.arange(max(sizes[orbit], sizes[other]))
         tail_nodes = starts[orbit] + turns % sizes[orbit]
@@ -112,7 +112,7 @@ def _turned(name: str, orbits: str, d: int, heads: Sequence[int], bandwidth: int
         if min(lacks[orbit], lacks[other]) < 0:
             raise TopologyError(f"{name}: head {head} leaves a node more than {d} links; change it or d")
     if any(lacks):
-        raise TopologyError(f"{name}: {len(heads)} heads are too few for degree {d}; expected more")
+        raise TopologyError(f"{name}: {len(heads)} heads are too few for degree {d}; add heads or lower it")
     all_tails, all_heads = np.concatenate(arcs, axis=1)
     if (np.bincount(all_heads, minlength=n) != d).any():
         raise TopologyError(f"{name}: some node has not {d} links into it; change the heads")
