@@ -205,7 +205,7 @@ def test_pictures_lead_to_each_other(browser: Any, pages: dict[str, Path]) -> No
 def test_a_timeline_is_moved_and_read(browser: Any, pages: dict[str, Path]) -> None:
     with Visit(browser, pages["step"], "#row=1") as visit:
         page, span = visit.page, visit.page.locator("#lanes .bar span")
-        assert "bound" in span.inner_text()
+        span.filter(has_text="bound").wait_for()  # painted once its size is observed, which is after the load
         page.locator("#time g.row").first.click()
         assert "ring" in span.inner_text()
         assert page.locator("#rows tr.chosen").inner_text().startswith("ring")
