@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from treadle.brief import brief
 from treadle.errors import TopologyError
-from treadle.notebook import shown
+from treadle.notebook import displayed
 from treadle.topologies.catalogue import (
     cayley,
     circulants,
@@ -109,7 +109,7 @@ _GROUPS: tuple[tuple[str, tuple[Callable[..., Topology], ...]], ...] = (
         "transforms",
         (
             *(transforms.with_failed_links, transforms.with_failed_nodes),
-            *(random_graphs.punctured, transforms.subset, transforms.trimmed),
+            *(random_graphs.punctured, transforms.subset, transforms.with_balanced_bandwidths),
             *(transforms.with_parallel_links, transforms.with_reverse_links, transforms.with_links),
             *(with_inserted_nodes, with_deleted_nodes, with_exchanged_heads),
             with_host_bottleneck,
@@ -119,7 +119,7 @@ _GROUPS: tuple[tuple[str, tuple[Callable[..., Topology], ...]], ...] = (
 _CATALOGUE = Catalogue({function.__name__: function for _, functions in _GROUPS for function in functions})
 
 
-@shown(lambda entry: [entry.signature, entry.group, entry.summary])
+@displayed(lambda entry: [entry.signature, entry.group, entry.summary])
 @brief("name", "group", "summary")
 @dataclass(frozen=True)
 class CatalogueEntry:

@@ -15,8 +15,8 @@ from treadle.cli.main import main
 from treadle.errors import InfeasibleError
 from treadle.planning import bound, solve
 from treadle.schedules.collective import Collective, CollectiveKind
-from treadle.synthesis.trees import best_trimming, optimum
-from treadle.topologies import Topology, TopologyBuilder, save_topology, trimmed
+from treadle.synthesis.trees import best_balancing, optimum
+from treadle.topologies import Topology, TopologyBuilder, save_topology, with_balanced_bandwidths
 
 PHASES = (CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALLGATHER)
 KINDS = (*PHASES, CollectiveKind.ALLREDUCE)
@@ -78,14 +78,14 @@ def test_balanced_bandwidths_keep_the_highest_rate(kind: CollectiveKind) -> None
         except InfeasibleError:
             continue
         best = best_rate(topology, kinds)
-        found = best_trimming(topology, collective)
+        found = best_balancing(topology, collective)
         assert float(found.share * whole) == pytest.approx(best, rel=1e-9)
         assert np.all(found.bandwidths <= topology.bandwidths * found.scale)
         for relay in range(3, topology.n_nodes):
             into, out = (found.bandwidths[ends == relay].sum() for ends in (topology.heads, topology.tails))
             assert into == out
         if not collective.forwarders:
-            better += _rate(trimmed(topology), kinds) < found.share * whole
+            better += _rate(with_balanced_bandwidths(topology), kinds) < found.share * whole
         result = solve(topology, kind.value, ranks="0,1,2", forward=True, trim=True, exact=True)
         assert result.report.is_ok
         solved += 1
