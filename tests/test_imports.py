@@ -22,6 +22,7 @@ from treadle.reproduction.paper_figures import EXHIBITS
 from treadle.schedulers.schedulers import schedulers
 from treadle.topologies.readers.reader import topology_formats
 
+INTERPRETERS = ("interpreter", "file_selection", "reader")
 BASE = {
     "treadle.errors",
     "treadle.brief",
@@ -192,7 +193,7 @@ def test_evaluation_shares_nothing_with_the_search() -> None:
     """
     states = ("transitions", "seconds_table", "moves", "strategies")
     theirs = ("problem", "search", *(f"state.{one}" for one in states))
-    given = {"bound_check": ("search.bound_witness", "search.factor_graph")}
+    given = {"bound_check": ("search.bound_certificate", "search.factor_graph")}
     left = [path for path in of_package("parallelism") if path.parent.name == "evaluation"]
     assert len(left) > 8
     by_name = {module_name(path): path for path in of_package("parallelism")}
@@ -212,13 +213,13 @@ def test_evaluation_shares_nothing_with_the_search() -> None:
 
 def test_judges_share_no_code_with_writers() -> None:
     """A format's reader and judges import readers and judges of its own only, and what all judges answer."""
-    judges = [path for path in of_package("formats") if path.stem.startswith(("judge", "reader"))]
+    judges = [path for path in of_package("formats") if path.stem.startswith(INTERPRETERS)]
     assert len(judges) > 3
     for path in judges:
         for name, line in imports_of(path):
             own = is_below(name, [f"treadle.formats.{path.parent.name}"])
             module = name.removeprefix(f"treadle.formats.{path.parent.name}.").split(".")[0]
-            is_reading = own and module.startswith(("judge", "reader", "schema"))
+            is_reading = own and module.startswith((*INTERPRETERS, "schema"))
             is_reading |= is_below(name, ["treadle.formats.verdict", "treadle.formats.xml_elements"])
             assert not name.startswith(("treadle.formats", "treadle.program")) or is_reading, (
                 f"{path}:{line}: imports {name}"

@@ -32,7 +32,7 @@ def solve(
     Parameters
     ----------
     topology, collective
-        See `treadle.inputs.problem.make_problem`, also for the keywords that say which problem: `ranks`, `forward`,
+        See `treadle.inputs.problem.make_problem`, also for the keywords of the problem: `ranks`, `forward`,
         `root`, `weights`, `file_format`, `demands`.
     algorithm : str
         A scheduler's name (`algorithm_names`); default ForestColl, for an all-to-all pipelined routes of an

@@ -94,8 +94,8 @@ def groups_of(
     meant = as_mesh(mesh)
     if axes is None:
         raise FormatError(
-            f"mesh {meant.notation}: the axes that groups go over are missing; expected --axes (axes=) with some "
-            f"of {', '.join(meant.axis_names)}"
+            f"mesh {meant.notation}: the axes that groups go over are missing; expected --axes (axes=) with "
+            f"some of {', '.join(meant.axis_names)}"
         )
     if meant.n_ranks != n_ranks:
         raise ScheduleError(

@@ -95,7 +95,8 @@ class Mesh:
         for name in chosen:
             if name not in self.axis_names:
                 raise ScheduleError(
-                    f"mesh {self.notation}: no axis {name[:40]!r}; expected some of {', '.join(self.axis_names)}"
+                    f"mesh {self.notation}: no axis {name[:40]!r}; expected some of "
+                    f"{', '.join(self.axis_names)}"
                 )
         if not chosen or len(set(chosen)) != len(chosen):
             raise ScheduleError(f"mesh {self.notation}: axes {', '.join(chosen)}; expected each at most once")

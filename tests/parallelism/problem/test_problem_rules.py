@@ -187,8 +187,10 @@ def test_a_sum_of_products_may_be_saved_where_pointwise_operators_are_computed_a
             if isinstance(variable, OperatorVariable):
                 found[variable.name, again] = {variable.policy(state) for state in states.tolist()}
     assert [found["part/s", again] for again in RecomputePolicy] == [
-        {ActivationPolicy.SAVED}, {ActivationPolicy.SAVED, ActivationPolicy.RECOMPUTED}, {ActivationPolicy.RECOMPUTED}
-    ]  # fmt: skip
+        {ActivationPolicy.SAVED},
+        {ActivationPolicy.SAVED, ActivationPolicy.RECOMPUTED},
+        {ActivationPolicy.RECOMPUTED},
+    ]
     assert [found["part/q", again] for again in RecomputePolicy] == [
         {ActivationPolicy.SAVED},
         {ActivationPolicy.RECOMPUTED},

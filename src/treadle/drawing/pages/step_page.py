@@ -41,8 +41,8 @@ def step_page(result: TrainResult) -> str:
     return page(
         {
             "title": f"A step of {result.model.name} on {setup.mesh.n_ranks} {setup.device.name}",
-            "lede": f"{result.mesh.notation} on {', '.join(dict.fromkeys(row.fabric for row in result.rows))}; "
-            "simulated, nothing is measured here",
+            "lede": f"{result.mesh.notation} on {', '.join(dict.fromkeys(row.fabric for row in result.rows))}"
+            "; simulated, nothing is measured here",
             "tiles": _tiles(first, result),
             "lanes": {
                 **task_tracks((name, row.outcome.timeline) for name, row in rows),

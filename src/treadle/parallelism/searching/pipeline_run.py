@@ -145,7 +145,7 @@ def search_staged(
     if not fitting:
         least = min(one.peak_bytes for one in tried.values())
         raise InfeasibleError(
-            f"{plans.model.name}, mesh {mesh.notation}, {form.micro_batches} micro-batches: no plan was found "
+            f"{plans.model.name}, mesh {mesh.notation}, {form.micro_batches} micro-batches: no plan found "
             f"that fits into {format_size(int(request.memory_bytes))} a rank; the least is "
             f"{format_size(least)}"
         )

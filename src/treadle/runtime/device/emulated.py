@@ -92,8 +92,8 @@ def measure_emulated(
 ) -> list[SweepRow]:
     """Make a program into lanes, prove them right, run them as threads at every size and check every element.
 
-    See `measure_blocks`; what switches do is done by the rank that asks, in all ranks' memory. ``options`` are
-    the fields of `RunOptions`. MissingDependencyError without a C++ compiler.
+    See `measure_blocks`; the initiating rank performs the operations of switches, in all ranks' memory.
+    ``options`` are the fields of `RunOptions`. MissingDependencyError without a C++ compiler.
     """
     asked = RunOptions(**options)
     limits = BlockLimits(lanes=asked.lanes or 2, threads=asked.threads or 1, slice_bytes=asked.slice_bytes)

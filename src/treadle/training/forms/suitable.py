@@ -38,7 +38,8 @@ def check_suitable(model: TrainingModel, layout: ParallelLayout) -> None:
     ):
         if heads % layout.size("tp"):
             raise ScheduleError(
-                f"mesh {layout.mesh.notation}: expected tp to divide the {heads} {words} heads of {model.name}"
+                f"mesh {layout.mesh.notation}: expected tp to divide the {heads} {words} heads of "
+                f"{model.name}"
             )
     if spread := [number for number in experts if number % layout.size("ep")]:
         raise ScheduleError(

@@ -182,8 +182,8 @@ class FabricCosts:
         n = len(topology.compute_nodes)
         if mesh.n_ranks != n:
             raise ScheduleError(
-                f"mesh {mesh.notation}: it lays out {mesh.n_ranks} ranks, and {topology.name} has {n}; give one "
-                f"axis {n // mesh.n_ranks}x as many"
+                f"mesh {mesh.notation}: it lays out {mesh.n_ranks} ranks, and {topology.name} has {n}; give "
+                f"one axis {n // mesh.n_ranks}x as many"
                 if n % mesh.n_ranks == 0
                 else f"mesh {mesh.notation}: it lays out {mesh.n_ranks} ranks, and {topology.name} has {n}"
             )

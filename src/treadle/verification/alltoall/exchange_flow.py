@@ -123,8 +123,8 @@ class _ExchangeCheck:
             since = "" if is_first[row] else f" after step {step[row - 1]}"
             name = topology.node_names[int(tail[row])]
             return (
-                f"{self.format_send(int(send[row]))}: {name} does not hold {self._chunks(int(piece[row]))} at "
-                f"the beginning of the step; {where} has that{since}"
+                f"{self.format_send(int(send[row]))}: {name} does not hold {self._chunks(int(piece[row]))} "
+                f"at the beginning of the step; {where} has that{since}"
             )
 
         self._found.add_all(ViolationKind.HELD, np.flatnonzero(wrong), describe)

@@ -224,7 +224,8 @@ class FlowCheck:
     def _add_not_held(self, block: _ShardBlock, batch: _Batch, missing: Masks) -> None:
         def describe(i: int) -> str:
             number = batch.number(i)
-            return f"{self._send_text(number)}: {self._tail(number)} does not hold {block.format_chunks(missing[i])} yet"
+            held = block.format_chunks(missing[i])
+            return f"{self._send_text(number)}: {self._tail(number)} does not hold {held} yet"
 
         self._found.add_all(ViolationKind.HELD, np.flatnonzero(missing), describe)
 
@@ -289,8 +290,8 @@ class FlowCheck:
             ViolationKind.DOUBLE,
             list(zip(numbers, overlap, strict=True)),
             lambda one: (
-                f"{self._send_text(one[0])}: what {self._tail(one[0])} has of {block.format_chunks(one[1])} reaches "
-                "home by another send too, so it would be added twice"
+                f"{self._send_text(one[0])}: what {self._tail(one[0])} has of {block.format_chunks(one[1])} "
+                "reaches home by another send too, so it would be added twice"
             ),
         )
 

@@ -124,7 +124,7 @@ def _join(builder: TopologyBuilder, one: str, other: str, there: int, back: int)
 def two_switches(draw: st.DrawFn, *, one_way: bool = False) -> Topology:
     """Up to four GPUs at one or both of two joined switches, of which each works in a way of its own.
 
-    With `unidirectional_cables` links differ from those that lead back, and switches may have one capability alone.
+    With `one_way` links differ from those that lead back, and switches may have one capability alone.
     """
     builder = TopologyBuilder("two switches")
     names = [builder.compute(f"gpu{i}") for i in range(draw(st.integers(2, 4)))]

@@ -163,7 +163,7 @@ class AttributedGraph:
             number = self._number(edge.location, key, value, edge.line)
             if number.denominator != 1:
                 raise self.error(
-                    f"{edge.location}: bandwidth {format_value(value)}; expected a whole number of bytes/s, or a "
+                    f"{edge.location}: bandwidth {format_value(value)}; expected an integer of bytes/s, or a "
                     f"text with a unit, such as {float(number):g}GB/s",
                     edge.line,
                 )
