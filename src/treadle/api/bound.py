@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def _as_method(value: Any, place: str) -> Any:
-    """What `bound` takes as a method, whose type is loaded where one is asked for."""
+    """Methods of `bound`; their type is loaded when one is given."""
     if value is None or isinstance(value, str):
         return value
     raise unexpected(place, "a RateMethod or its name", value)
@@ -37,14 +37,14 @@ def bound(
     progress: Progress | None = None,
     **options: Unpack[BoundOptions],
 ) -> BoundResult:
-    """The exact optimum of a collective on a fabric, with a witness that proves it.
+    """The exact optimum of a collective on a fabric, with a certificate that proves it.
 
     Parameters
     ----------
     topology, collective, **options
         See `treadle.inputs.problem.make_problem`.
     method : RateMethod or str, optional
-        Of an all-to-all: a published method, to compare with; default the quickest and closest, ours. Cuts
+        Of an all-to-all: a published method; default Treadle's own, the fastest and tightest. Cuts
         are upper bounds only.
     gap : float, optional
         How close the two sides of an all-to-all's optimum are to come, as a share; default 0.001, of
@@ -57,7 +57,7 @@ def bound(
     progress : callable, optional
         progress(stage, done, total).
     sizes : sequence of int or str
-        Bytes of the larger per-rank buffer, for each of which the least time of any schedule is found.
+        Bytes of the larger per-rank buffer, for each of which a time lower bound is computed.
     cost_model : CostModel, str or Path, optional
         What messages cost there; see `simulate`.
 
@@ -66,7 +66,7 @@ def bound(
     TreadleError
         For malformed input; InfeasibleError if a rank cannot be reached.
     TimeLimitError
-        If time ran out for an allreduce: there is no bound then.
+        If time ran out for an allreduce: no bound is known then.
 
     Examples
     --------

@@ -44,17 +44,17 @@ def capture(
     name : str, optional
         Of the model; default that of the file or of the zoo.
     repeats : int, optional
-        The module is a block, and runs so many times, each with parameters of its own. By default repeated
+        The module is a block that runs this many times, each with parameters of its own. By default repeated
         layers are looked for.
     tokens, sequence : int or str, optional
         Of a step and of a sequence (131072, "128K"), for models of the zoo and of a ``config.json``; of a
-        module its arguments tell.
+        module, taken from its arguments.
 
     Raises
     ------
     TreadleError
         If an operator has no rule (named, with the line that calls it and what to add), the function or the
-        module fails, or the model cannot be told as parts.
+        module fails, or the model cannot be split into parts.
     MissingDependencyError
         Without PyTorch, for a module.
 
@@ -164,7 +164,7 @@ def _function(path: str, name: str) -> Callable[[], Any]:
 
 
 def _guarded(function: Callable[[], Any], place: str) -> Callable[[], Any]:
-    """A function of a stranger: whatever it raises becomes one line that names where."""
+    """Wrap a third-party function: any exception becomes one line that names the place."""
 
     def call() -> Any:
         try:

@@ -1,4 +1,4 @@
-"""Schedulers side by side on one problem, all judged by the same verifier."""
+"""Compare schedulers on one problem; the same verifier checks all of them."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ from treadle.synthesis.scheduler_options import OPTIONS_OF, SchedulerOptions, Tr
 from treadle.verification.schedules import verify as verify_schedule
 
 _MOST_SUMMING = 128
-"""Ranks up to which the optimum of switches that sum takes seconds at most."""
+"""Largest number of ranks for which the in-network optimum takes seconds at most."""
 _MOST_TASKS = 2**17
-"""Of one trial of a number of slices: many schedules are simulated."""
+"""Limit of one trial of a number of slices, since many schedules are simulated."""
 
 
 @checked(sizes=left_alone)
@@ -72,7 +72,7 @@ def compare(
         Default: all for such a collective but those that have to be named (exact synthesis), slow ones where
         there are many ranks, and step schedules where there are switches.
     beside : list of Plan, result, schedule, Program, Path or str, or one of them
-        Schedules that are there already: values, plans and files of others; see
+        Existing schedules: values, plans and files of other tools; see
         `treadle.schedulers.third_party.placed_schedules.route_schedule`.
     sizes : sequence of int or str
         Bytes of the larger per-rank buffer at which each is simulated.
@@ -97,7 +97,7 @@ def compare(
     Notes
     -----
     Each scheduler is a task of its own where workers are processes (`planning.workers`). In threads they
-    would share an interpreter, and CPU seconds could not be told apart.
+    would share an interpreter, and CPU seconds could not be separated.
 
     Examples
     --------
@@ -145,7 +145,7 @@ def compare(
 
 
 def _in_network(problem: Problem, asked: _Asked) -> InNetwork | None:
-    """NCCL's NVLS on switches that sum; None where that is no question, or time ran out."""
+    """Return NCCL's NVLS with in-network aggregation; None if it does not apply or time ran out."""
     twin = reducing_counterpart(problem)
     if twin is None or problem.collective.n_ranks > _MOST_SUMMING:
         return None
@@ -161,7 +161,7 @@ def _in_network(problem: Problem, asked: _Asked) -> InNetwork | None:
 
 @dataclass(frozen=True)
 class _Asked:
-    """What is told of every schedule."""
+    """Facts reported of every schedule."""
 
     bound: Bound
     sizes: tuple[int, ...]
@@ -173,7 +173,7 @@ class _Asked:
 def _asked(
     problem: Problem, bound: Bound, sizes: tuple[int, ...], model: CostModel, *, measures: bool
 ) -> _Asked:
-    """With the least time of each size, found once for all schedules."""
+    """Add the time lower bound of each size, computed once for all schedules."""
     least = size_bounds(problem, bound.witness, sizes, cost_model=model) if sizes else ()
     return _Asked(bound, sizes, measures, model, least)
 
@@ -201,7 +201,7 @@ def _brought_row(placed: PlacedSchedule, asked: _Asked) -> ComparisonRow:
 
 
 def _brought_measures(placed: PlacedSchedule, asked: _Asked) -> RowMeasures:
-    """Of a schedule that was there: a plan by size is priced at each size by what serves it there."""
+    """Return the row of a given schedule; a plan by size uses the schedule of each size."""
     rows: dict[int, SimulatedRow] = {}
     for part, places in placed.by_size(asked.sizes):
         sizes = tuple(asked.sizes[at] for at in places)
@@ -215,7 +215,7 @@ def _brought_measures(placed: PlacedSchedule, asked: _Asked) -> RowMeasures:
 def _times(
     problem: Problem, schedule: Schedule | None, programs: ProgramGroups, asked: _Asked
 ) -> tuple[SimulatedRow, ...]:
-    """How long messages take at each size."""
+    """Return the time at each size."""
     subject = SimulatedSubject(
         problem, task_graph(problem.topology, programs.lists), schedule, asked.bound.witness
     )
@@ -231,7 +231,7 @@ def _times(
 
 
 def _options(scheduler: Scheduler, *, trim: bool, seed: int) -> SchedulerOptions:
-    """Trimming for those that heed it; the others need no such thing."""
+    """Return the balancing option for the schedulers that support it."""
     if trim and "trim" in scheduler.supported_options:
         return TreeOptions(trim=True, seed=seed)
     return OPTIONS_OF[scheduler.form](seed=seed)

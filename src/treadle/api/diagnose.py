@@ -1,4 +1,4 @@
-"""A measured collective beside what its fabric could do, and why it is slower."""
+"""Compare a measured collective with what its fabric can do, and find why it is slower."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def diagnose(
     collective : CollectiveKind or str, optional
         Where the log does not say.
     time_limit_s : float, optional
-        Seconds for bounds; yardsticks that are not known by then are left out.
+        Seconds for bounds; references that are not known by then are left out.
     progress : callable, optional
         progress(stage, done, total).
     **keywords

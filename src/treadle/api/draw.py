@@ -13,7 +13,7 @@ from treadle.viz.svg import svg
 
 @checked(subject=left_alone)
 def draw(subject: FabricLike | PlanLike, *, show: str = "", file_format: str = "svg") -> bytes:
-    """A picture of a fabric or a plan.
+    """Draw a fabric or a plan.
 
     Parameters
     ----------
@@ -28,7 +28,7 @@ def draw(subject: FabricLike | PlanLike, *, show: str = "", file_format: str = "
     Returns
     -------
     bytes
-        Of the picture; the same each time.
+        Seed of the drawing's layout, which is deterministic.
 
     Raises
     ------

@@ -79,22 +79,22 @@ class PlanExecution:
 
     @property
     def tolerance(self) -> float:
-        """The largest error that is no fault: 1e-6, or 16 roundings of the coarsest type of the numbers."""
+        """Largest error that is not a fault: 1e-6, or 16 roundings of the coarsest element type."""
         return tolerance(self.execution)
 
     @property
     def output_errors(self) -> dict[str, float]:
-        """Of outputs, by name."""
+        """Largest error of each output, by name."""
         return {name: error for name, error in self.execution.errors.items() if _OUTPUT in name}
 
     @property
     def gradient_errors(self) -> dict[str, float]:
-        """Of gradients, by name."""
+        """Largest error of each gradient, by name."""
         return {name: error for name, error in self.execution.errors.items() if _OUTPUT not in name}
 
     @property
     def memory_error(self) -> float:
-        """How much more than predicted was held at the fullest moment, as a share of what was predicted."""
+        """Excess of the measured memory peak over the predicted one, as a fraction of the latter."""
         return self.execution.peak_bytes / self.prediction.peak_bytes - 1
 
 
@@ -134,7 +134,7 @@ def execute_plan(
     Raises
     ------
     TreadleError
-        If the plan is of another model, illegal, or has stages; the source is no module; or the module draws
+        If the plan is of another model, illegal, or has stages; if the source is not a module or draws
         random numbers.
     MemoryLimitError
         If all ranks together need more memory than the machine has.
@@ -170,7 +170,7 @@ def execute_plan(
 
 
 def _check_memory(task: RankTask, prediction: Prediction) -> None:
-    """All ranks stand on this machine, beside a step of the whole model.
+    """All ranks run on this machine, together with a step of the entire model.
 
     Raises
     ------
@@ -198,7 +198,7 @@ def _check_memory(task: RankTask, prediction: Prediction) -> None:
 
 
 def _made(source: str) -> Any:
-    """What the function of a file makes, in whichever process this is called."""
+    """Call the function of a file, in the calling process."""
     from treadle.api.capture import maker
 
     found = maker(source)

@@ -1,4 +1,4 @@
-"""What a collective costs in all groups of a mesh at once: for whoever lays out training on a fabric."""
+"""Cost of a collective in all groups of a mesh running concurrently, for placing training on a fabric."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class _Asked:
 @brief("kind", "axes", "algbw", "is_exact")
 @dataclass(frozen=True)
 class GroupCost:
-    """What a collective reaches in all groups over some axes at once.
+    """Rate of a collective in all groups over some axes, running concurrently.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ class GroupCost:
 
 @displayed(own_repr)
 class GroupCosts:
-    """Rates and times of collectives in the groups of a mesh; each is worked out when it is first asked for.
+    """Rates and times of collectives in the groups of a mesh; each is computed when first used.
 
     Parameters
     ----------
@@ -89,8 +89,8 @@ class GroupCosts:
 
     Notes
     -----
-    Rates are exact. Times are of the plan that `solve` makes, all groups at once, in the simulator with these
-    costs: a model, not a measurement. Rates are kept by the fabric's hash as long as the process lives.
+    Rates are exact. Times are those of `solve`'s plan, all groups together, in the simulator with these
+    costs: a model, not a measurement. Rates are cached by the fabric's hash as long as the process lives.
 
     Examples
     --------
@@ -117,7 +117,7 @@ class GroupCosts:
         return self.topology
 
     def records(self) -> list[dict[str, Cell]]:
-        """A row for each rate that was asked for, here or by another of this fabric and mesh."""
+        """Return a row for each rate computed so far, here or by another value of this fabric and mesh."""
         own = (self._hash, self.mesh, self.forward)
         return [
             plain_row(
@@ -186,7 +186,7 @@ class GroupCosts:
 
 
 _KNOWN: dict[_Asked, GroupCost] = {}
-"""What was asked for in this process."""
+"""Rates computed in this process."""
 
 
 @checked()
@@ -199,7 +199,7 @@ def group_costs(
     cost_model: CostModelLike | None = None,
     file_format: str | None = None,
 ) -> GroupCosts:
-    """Exact rates, and simulated times by size, of collectives in all groups of a mesh at once.
+    """Exact rates, and simulated times by size, of collectives in all concurrent groups of a mesh.
 
     Parameters
     ----------

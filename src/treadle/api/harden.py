@@ -22,11 +22,11 @@ from treadle.topologies.topology import Topology
 from treadle.topologies.transforms.changes import with_failed_links
 
 _BATCH = 64
-"""Failures that workers are given at once, so that not all plans are in memory together."""
+"""Failures given to workers in one batch, so that not all plans are in memory together."""
 
 
 class Failures(StrEnum):
-    """What may fail: a cable, a node (GPU, NIC or switch), or either.
+    """Parts that may fail: cables, nodes (GPU, NIC or switch), or both.
 
     Cables are those of `cabling` that join two nodes: a link and the one back of equal bandwidth, or a link
     alone; each of several in parallel by itself.
@@ -52,7 +52,7 @@ class Failure:
     Parameters
     ----------
     name : str
-        A node, or a cable as `repair` takes it: ``one--other``, ``tail->head`` where there is no way back,
+        A node, or a cable as `repair` takes it: ``one--other``, ``tail->head`` without a reverse link,
         ``one--other#0`` where there are several.
     is_node : bool
     """
@@ -64,7 +64,7 @@ class Failure:
 @brief("failure.name", "loss", "refusal", "is_late")
 @dataclass(frozen=True)
 class HardenedRow:
-    """What one failure leaves.
+    """Outcome of one failure.
 
     Parameters
     ----------
@@ -96,12 +96,12 @@ class HardenedRow:
 
     @property
     def optimum_loss(self) -> Fraction | None:
-        """As of `RepairResult`."""
+        """Same as `RepairResult.rate`."""
         return None if self.result is None else self.result.optimum_loss
 
     @property
     def throughput_loss(self) -> Fraction | None:
-        """As of `RepairResult`: a plan that was below the optimum may lose more or less than it."""
+        """Loss as in `RepairResult`; a plan below the optimum may lose more or less than the optimum does."""
         return None if self.result is None else self.result.throughput_loss
 
 
@@ -153,7 +153,7 @@ def harden(
     Raises
     ------
     ScheduleError
-        If the plan's witness does not hold, or `forward` is asked of a plan of one group.
+        If the plan's certificate is invalid, or `forward` is given for a plan of one group.
 
     Examples
     --------
@@ -200,7 +200,7 @@ def _rows(plan: Plan, which: Failures | str, trim: bool, forward: bool) -> Itera
 
 
 def _stand_ins(topology: Topology, failures: Sequence[Failure]) -> dict[Failure, Failure]:
-    """For a failure the first one that leaves an equal fabric: of cables in parallel that are alike.
+    """Map each failure to the first that leaves an equal fabric, e.g. of equal parallel cables.
 
     A plan for the one is a plan for the other, link by link.
     """

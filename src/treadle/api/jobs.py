@@ -30,7 +30,7 @@ def bound_jobs(
     time_limit_s: float | None = None,
     progress: Progress | None = None,
 ) -> JobsResult:
-    """The max-min rates of different collectives that run at once, exact, with lengths that prove them.
+    """Exact max-min rates of different concurrent collectives, with link lengths that prove them.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ def solve_jobs(
     time_limit_s: float | None = None,
     progress: Progress | None = None,
 ) -> JobsResult:
-    """Plans of different collectives that reach their max-min rates at once, verified together.
+    """Plans of concurrent collectives that reach their max-min rates, verified together.
 
     Parameters, errors: see `bound_jobs`, and
 

@@ -35,20 +35,20 @@ def lower(
     Parameters
     ----------
     plan : Plan
-        Of one range of sizes, if the format cannot name several in one file: `lower_set` writes a text for
+        Of one range of sizes, if the format cannot name several in one file: `lower_set` writes a file for
         each. Of several, ``size_bytes``, ``min_size_bytes`` or ``max_size_bytes`` choose.
     to : TargetFormat or str
         A name of the table of formats (`treadle.formats.format`).
     profile : Profile or str, optional
         MSCCL XML only: dialect and limits of the runtime. Default: azure.
     path : str
-        Where the text will lie, for `Lowered.loading`.
+        Path of the runtime file, for `Lowered.loading`.
     in_own_folder : bool
-        Whether nothing but such texts lies beside it: MSCCL parses every file of a folder.
+        Whether its folder has only such files: MSCCL parses every file of a folder.
     group : int, optional
-        Of a plan of several groups at once, whose text it is; needed there. `lower_groups` writes all.
+        Group of a plan of several concurrent groups; required there. `lower_groups` writes all.
     **options
-        The other fields of `treadle.formats.file_options.FileOptions`. Which of them a format heeds, and
+        The other fields of `treadle.formats.file_options.FileOptions`. Which of them a format supports, and
         what they mean there, is in docs/reference/formats.md.
 
     Raises
@@ -56,7 +56,7 @@ def lower(
     UnverifiedPlanError
         If the plan's schedules or claims are false.
     ScheduleError
-        For an unknown format or profile, an option that the format does not heed, a root that the
+        For an unknown format or profile, an unsupported option, a root that the
         runtime would not compare, and several ranges of sizes.
     InfeasibleError
         If the format cannot express the schedule within the runtime's limits.
@@ -90,14 +90,14 @@ def lower_groups(
     in_own_folder: bool = False,
     **options: Unpack[TextKeywords],
 ) -> tuple[Lowered, ...]:
-    """Write the texts of all groups of a plan; of a plan of one group its only one.
+    """Write the runtime files of all groups of a plan.
 
     Parameters
     ----------
     plan, to, profile
         See `lower`.
     paths : sequence of str
-        Where the text of each group will lie; default nowhere in particular.
+        Path of each group's file; default none.
     in_own_folder, **options
         See `lower`.
 
@@ -143,7 +143,7 @@ def lower_set(
     group: int | None = None,
     **options: Unpack[TextKeywords],
 ) -> LoweredSet:
-    """Write each range of sizes of a plan as a text, for a runtime that chooses from them.
+    """Write a runtime file for each size range of a plan, for a runtime that selects among them.
 
     Parameters
     ----------
@@ -152,11 +152,11 @@ def lower_set(
     to, profile
         See `lower`.
     folder : str
-        Where the texts will lie, for what is said of loading.
+        Folder of the files, for the instructions on loading.
     label : str
         What names of files begin with.
     group : int, optional
-        Of a plan of several groups at once, whose texts they are.
+        Group of a plan of several concurrent groups.
     **options
         See `lower`. Of ``min_size_bytes`` to ``max_size_bytes`` alone; one ``protocol`` for all, or where the
         plan's cost model knows protocols, that of each size.
@@ -164,7 +164,7 @@ def lower_set(
     Returns
     -------
     LoweredSet
-        Ranges do not overlap. Where a text's chunks do not divide all sizes, texts of fewer chunks fill in,
+        Ranges do not overlap. Where a file's chunks do not divide all sizes, files of fewer chunks fill in,
         if the runtime looks at them last: the same schedule in the plan's own chunks, and those of the
         ranges beside, whose times are the same where the ranges meet.
 
@@ -173,7 +173,7 @@ def lower_set(
     ScheduleError
         As `lower`; if the format's runtimes do not choose by size.
     InfeasibleError
-        If no range can be written, or the runtime reads fewer texts.
+        If no range can be written, or the runtime reads fewer files.
 
     Examples
     --------

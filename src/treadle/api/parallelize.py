@@ -77,7 +77,7 @@ def parallelize(
     mixed : bool
         Layers of a kind may differ.
     gap : float
-        Share of the time that need not be proven.
+        Optimality gap at which the search stops, as a fraction of the time.
     time_limit_s : float, optional
         On each fabric; default two minutes for a given mesh, five for ``auto``.
 

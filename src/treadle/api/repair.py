@@ -43,7 +43,7 @@ _DEAR = Fraction(1, 4)
 @format_choice("treadle.render.solving:repair_rows")
 @dataclass(frozen=True)
 class RepairResult:
-    """A plan for what is left of a fabric, beside the one it replaces.
+    """A plan for the remaining fabric, and the plan that it replaces.
 
     Parameters
     ----------
@@ -125,7 +125,7 @@ class RepairResult:
 
     @property
     def subproblem_classes(self) -> tuple[int | None, int | None]:
-        """Kinds of pieces before and after; None where trees are written out or there are none."""
+        """Number of subproblem classes before and after; None for explicit trees."""
         return _kinds(self.old), _kinds(self.new)
 
 
@@ -144,26 +144,26 @@ def repair(
     time_limit_s: float | None = None,
     progress: Progress | None = None,
 ) -> RepairResult:
-    """Plan anew, as the old plan was made, for its fabric without some links and nodes.
+    """Compute a new plan, with the old plan's options, for its fabric without some links and nodes.
 
     Plans of `design` were made together with their fabrics, so no algorithm makes such a plan for what is
     left: several are run, and the fastest plan is taken. So it is for a plan by size, whose ranges are given
-    up, as a note says; `solve_sizes` makes them anew. A plan of several groups of ranks at once is solved
-    anew for all of them together.
+    up, as a note says; `solve_sizes` makes them again. A plan of concurrent groups is solved
+    again for all of them together.
 
     Parameters
     ----------
     plan : Plan
-        Its schedules are replaced and not looked at; its witness is checked, since losses refer to it.
+        Its schedules are replaced unread; its certificate is checked, since losses refer to it.
     links : sequence of str
         ``tail->head`` for one direction, ``one--other`` for both; parallel links fail together, one of them
         by its number (``one--other#2``, from 0). Patterns and lists with commas as
         `treadle.topologies.without_failures` takes them.
     nodes : sequence of str
-        Compute nodes, which then are no ranks any more, switches or NICs; patterns and lists as well.
+        Compute nodes, which then are no longer ranks, switches or NICs; patterns and lists as well.
     algorithm, form : str, optional
         Instead of those of the plan. Another algorithm takes its own defaults for all other options. A plan
-        that was asked for in factored form becomes an explicit one if what is left has no factored forest.
+        that was requested in factored form becomes an explicit one if what is left has no factored forest.
     trim : bool
         Leave surplus bandwidth unused, which a link that failed in one direction only calls for.
     forward : bool
@@ -187,7 +187,7 @@ def repair(
         Of several groups it is a CutOffGroupError, which knows the rate with `forward`.
     ScheduleError
         If nothing failed, too few ranks are left, the root or a rank of several groups is gone, the old
-        plan's witness does not hold, or its algorithm does not serve what is left.
+        plan's certificate is invalid, or its algorithm does not support the remaining fabric.
 
     Examples
     --------
@@ -237,7 +237,7 @@ def repair(
 
 @dataclass(frozen=True)
 class _Limits:
-    """How long, and who is told of progress."""
+    """Time limit and progress callback."""
 
     time_limit_s: float | None
     progress: Progress | None
@@ -246,7 +246,7 @@ class _Limits:
 def _judged_at(
     plan: Plan, algorithm: str | None, form: Form | str | None, *, trim: bool, size_bytes: int | None
 ) -> int | None:
-    """The size at which several algorithms are compared; None: the plan's own is run, or that asked for."""
+    """Size at which algorithms are compared; None to run the plan's own or the given one."""
     is_told = algorithm is not None or form is not None or trim
     if size_bytes is not None:
         if plan.collective.groups is not None:
@@ -273,7 +273,7 @@ def _as_before(
     form: Form | str | None,
     limits: _Limits,
 ) -> SolveResult:
-    """By one algorithm; a factored plan becomes an explicit one where there is no other."""
+    """Solve with one algorithm; a factored plan becomes explicit if there is no factored one."""
     name, options = how
     try:
         return _solved(fabric, collective, name, options, limits)
@@ -299,7 +299,7 @@ def _solved(
 
 
 def _ranges_note(plan: Plan, failed: Sequence[str], contest: CandidateSet | None) -> str:
-    """That one schedule replaces those of a plan by size, and how to have them again."""
+    """Return the note that one schedule replaces those of a plan by size, and how to recompute them."""
     without = ",".join(failed) if len(failed) <= _SHOWN else "NAMES"
     at = "" if contest is None else f", chosen at {format_size(contest.size_bytes)}"
     return (
@@ -317,7 +317,7 @@ def _kinds(plan: Plan) -> int | None:
 
 
 def check_repairable(plan: Plan) -> None:
-    """ScheduleError unless the plan's witness proves the optimum that it claims."""
+    """Raise ScheduleError unless the plan's certificate proves the optimum that it claims."""
     if plan.optimal_algbw is None or plan.witness is None:
         return
     proved = plan.witness.bound(plan.topology, plan.collective)
@@ -412,7 +412,7 @@ def _check_connected(topology: Topology, collective: Collective) -> None:
 
 
 def _cut_text(topology: Topology, ranks: Int64Array, inside: BoolArray) -> str:
-    """That no link leaves a set of nodes, and which ranks lie on either side."""
+    """Return the error that no link leaves a set of nodes, with the ranks on either side."""
     sides = [
         _some([topology.node_names[node] for node in ranks[inside[ranks] == side]]) for side in (True, False)
     ]
@@ -432,7 +432,7 @@ def _some(names: list[str]) -> str:
 def _how(
     plan: Plan, algorithm: str | None, form: Form | str | None, *, trim: bool
 ) -> tuple[str, OptionKeywords]:
-    """The algorithm and its options: those of the plan, but for what is asked for now."""
+    """Return the algorithm and its options: those of the plan, overridden by the given ones."""
     name = algorithm or plan.algorithm
     if not is_scheduler(name):
         raise ScheduleError(

@@ -38,16 +38,16 @@ def report(
     size: int | str = SHOWN_SIZE,
     progress: Progress | None = None,
 ) -> str:
-    """A page about a plan: one file of HTML that loads nothing, the same for the same plan.
+    """Write an HTML report about a plan: one self-contained file, deterministic.
 
     Parameters
     ----------
     plan : Plan, result with a plan, or path
         Verified first. Of `train`, `parallelize` and `design` the result.
     others : sequence of plans, results with a plan, or paths
-        Whose times by size stand beside: of the same collective and number of ranks, on any fabric.
+        Plans to compare times with: same collective and number of ranks, any fabric.
     size : int or str
-        Bytes of the larger per-rank buffer, of the pictures over time.
+        Bytes of the larger per-rank buffer, for the drawings over time.
     progress : callable, optional
 
     Raises
@@ -57,7 +57,7 @@ def report(
     FormatError
         If another plan is of another collective.
     ScheduleError
-        If no schedule of a plan serves a size.
+        If no schedule of a plan supports a size.
 
     Examples
     --------

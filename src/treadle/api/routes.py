@@ -82,7 +82,7 @@ class RoutesResult:
 
     @property
     def algbw(self) -> Fraction:
-        """By the exact loads, bytes/s."""
+        """Rate by the exact loads, bytes/s."""
         return self.plan.algbw
 
     @property
@@ -111,7 +111,7 @@ def routes(
     topology, **options
         See `treadle.inputs.problem.make_problem`.
     max_layers : int, optional
-        Choose paths and layers together, with at most so many layers. Default: the best paths in the
+        Choose paths and layers together, with at most this many layers. Default: the best paths in the
         layers that first fit takes (LASH), or paths in fewer layers that cost at most 1% of the rate.
     layer_changes : bool
         The layer may rise along a path, as InfiniBand's map of service levels and switches that add one to
@@ -157,7 +157,7 @@ def routes(
 
 
 def routes_of(plan: Plan) -> RoutesResult:
-    """The routes of a plan, verified anew.
+    """The routes of a plan, verified again.
 
     Raises
     ------
@@ -183,7 +183,7 @@ def routes_of(plan: Plan) -> RoutesResult:
 
 
 def format_routes(result: RoutesResult, form: RouteFormat) -> str:
-    """The routes in a text format.
+    """Format routes as CSV, JSON or XML.
 
     Examples
     --------
@@ -196,14 +196,14 @@ def format_routes(result: RoutesResult, form: RouteFormat) -> str:
 
 
 def routes_lowered(result: RoutesResult, form: RouteFormat, *, path: str = "") -> Lowered:
-    """The routes in a text format, read back and compared with the plan's.
+    """Format routes, read them back and compare them with the plan's.
 
     Parameters
     ----------
     result : RoutesResult
     form : RouteFormat
     path : str
-        Where the text will lie.
+        Path of the file.
 
     Examples
     --------

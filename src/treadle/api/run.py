@@ -66,7 +66,7 @@ class RuntimeName(StrEnum):
 @brief("rows", "wrong")
 @dataclass(frozen=True)
 class RunResult(Tabular):
-    """What was measured on this host.
+    """Measurements of this host.
 
     Parameters
     ----------
@@ -141,7 +141,7 @@ def _available_bytes() -> int | None:
 
 
 def _check_memory(plan: Plan, size_bytes: int, available: int | None) -> None:
-    """Refuse sizes that this process cannot hold: being killed for it half-way would tell nobody why."""
+    """Reject sizes that do not fit into memory; a process killed half-way gives no reason."""
     needed = 2 * plan.collective.n_ranks * size_bytes  # input and output of every rank
     if available is not None and needed > available:
         raise MemoryLimitError(
@@ -152,7 +152,7 @@ def _check_memory(plan: Plan, size_bytes: int, available: int | None) -> None:
 
 
 def _check_device_options(runtime: RuntimeName, options: RunKeywords) -> None:
-    """Raise ScheduleError where another runtime is given what only lanes have."""
+    """Raise ScheduleError if another runtime is given options of thread-block programs."""
     given = [flag for name, flag in _LANE_OPTIONS.items() if name in options]
     if given and runtime not in _DEVICE:
         raise ScheduleError(
@@ -166,10 +166,10 @@ _LANE_OPTIONS = {
     "threads": "--threads",
     "lane_costs": "--cost-model",
 }
-"""As the command line spells what only lanes have."""
+"""Command-line names of the options of thread-block programs."""
 _DEVICE = (RuntimeName.DEVICE_EMULATED, RuntimeName.DEVICE_GPU)
 _ASKING = {RuntimeName.DEVICE_EMULATED: measure_emulated, RuntimeName.DEVICE_GPU: measure_on_gpu}
-"""Runtimes that ask switches as a plan does."""
+"""Runtimes with GPU-initiated switch operations."""
 
 _MEASURES = {
     RuntimeName.IN_PROCESS: measure,
@@ -200,7 +200,7 @@ def run(
         Bytes of the larger per-rank buffer.
     runtime : RuntimeName or str
         ``mpi`` must be called by every process under mpirun, one process per rank; ``mpi-c`` and
-        ``libfabric`` start the processes themselves, on this host; ``device-emulated`` runs the lanes of
+        ``libfabric`` start the processes themselves, on this host; ``device-emulated`` runs the blocks of
         GPUs' thread blocks as threads, ``device-gpu`` those of all ranks on one GPU, in one launch.
     in_place : bool
         Whether input and output are one memory.
@@ -208,14 +208,14 @@ def run(
         Called with each row as soon as it is there.
     **options
         The fields of `treadle.runtime.run_options.RunOptions`: element type and reduction, how often, for how
-        long, with what data, with MPI's own collective beside.
+        long, with which data, compared with MPI's own collective.
 
     Raises
     ------
     UnverifiedPlanError
         If the plan's schedules or claims are false.
     ScheduleError
-        If no schedule of the plan serves a size, or it cannot be executed.
+        If no schedule of the plan supports a size, or it cannot be executed.
     MissingDependencyError
         For MPI without mpi4py or a C compiler, bfloat16 without ml_dtypes.
 
@@ -244,7 +244,7 @@ def run(
     factor = float(busbw_factor(plan.collective.kind, plan.collective.group_size))
 
     def with_busbw(row: SweepRow) -> SweepRow:
-        """With the busbw of a group: the program of an all-to-all in groups is one over all ranks."""
+        """Return the row with the busbw of a group: an all-to-all in groups is one program of all ranks."""
         return replace(row, busbw_bytes_per_s=row.algbw_bytes_per_s * factor)
 
     for entry in plan.entries:
@@ -270,7 +270,7 @@ def run(
 
 
 def _asked(topology: Topology, program: Program, options: RunKeywords) -> Given:
-    """What lanes leave to switches, those of protocol Simple where there are some."""
+    """Return the switch operations of the thread-block programs, of protocol Simple if there are any."""
     asked = RunOptions(**options)
     if asked.device_protocols and DeviceProtocol.SIMPLE not in asked.device_protocols:
         return NOTHING_ASKED

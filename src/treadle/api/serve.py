@@ -47,9 +47,9 @@ def serve(
     model, fabrics, mesh, gpu, schedules, progress
         See `train`; axes of the mesh are dp, tp and ep.
     phase : {"prefill", "decode"}
-        All tokens of a prompt at once, to the first token; or one token after `sequence` others.
+        All tokens of a prompt together, to the first token; or one token after `sequence` others.
     batches : sequence of int
-        Sequences at once of each rank that has its own.
+        Concurrent sequences of each rank that has its own.
     **options
         Those of `train` that are about a forward pass.
 

@@ -43,11 +43,11 @@ def simulate(
     Parameters
     ----------
     plan : Plan, str, Path, result with a plan, or PlacedSchedule
-        Ours, or somebody's on a fabric, or the file of one with `topology`.
+        Treadle's, or a third-party one on a fabric, or the file of one with `topology`.
     sizes : sequence of int or str
         Bytes of the larger per-rank buffer, at least one.
     topology : Topology, str, Path, networkx.Graph, plan or result, optional
-        The fabric of a schedule of others, whose file names none; a plan has its own.
+        Fabric of a third-party schedule, whose file does not name one; a plan has its own.
     options : SimulationOptions, optional
         The model of the network, with one alpha for all messages unless a cost model is given too. Default:
         as on the command line, with the fabric's `default_cost_model`.
@@ -65,7 +65,7 @@ def simulate(
     UnverifiedPlanError
         If the plan's schedules or claims are false.
     ScheduleError
-        If no schedule of the plan serves a size.
+        If no schedule of the plan supports a size.
 
     Notes
     -----
@@ -104,7 +104,7 @@ def simulate(
 def _subject_of(
     plan: PlanLike | PlacedSchedule, topology: FabricLike | None, progress: Progress | None
 ) -> Plan | PlacedSchedule:
-    """A plan, or a schedule of others on its fabric; TreadleError for what is neither."""
+    """Return a plan, or a third-party schedule on its fabric; TreadleError for anything else."""
     fabric = None if topology is None else as_fabric(topology, "simulate: topology")
     is_text = isinstance(plan, str | Path) and report_name(Path(plan)) != ""
     if not is_text and fabric is not None:

@@ -38,11 +38,11 @@ def solve(
         A scheduler's name (`algorithm_names`); default ForestColl, for an all-to-all pipelined routes of an
         optimal flow, or on small fabrics a time-stepped flow if that is better.
     options : SchedulerOptions, optional
-        What the scheduler is told, in the type of its form: `TreeOptions`, `StepOptions`, `AlltoallOptions`,
+        Options of the scheduler, in the type of its form: `TreeOptions`, `StepOptions`, `AlltoallOptions`,
         `RouteOptions`.
     **keywords
         The problem's, and any fields of those types by themselves: ``max_trees=4``. One that the scheduler
-        does not heed is refused.
+        does not support is rejected.
     time_limit_s : float, optional
         Seconds after which a quick schedule takes the place of the wanted one.
     progress : callable, optional

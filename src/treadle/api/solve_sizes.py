@@ -59,7 +59,7 @@ def solve_sizes(
     Returns
     -------
     SizeSet
-        Its plan serves all sizes: the first range those below, the last those above.
+        Its plan supports all sizes: the first range those below, the last those above.
 
     Raises
     ------

@@ -66,13 +66,13 @@ def train(
     sequence : int, str or mapping, optional
         Tokens of a sequence; of several streams ``"512,114"``. Default: those that the model was made for.
     micro_batches, interleave : int
-        Of a pipeline: parts of a replica's batch, and pieces of the model a stage.
+        Micro-batches of a replica's batch, and virtual stages per pipeline stage.
     bucket_bytes : int, optional
         Of gradients summed by allreduce; default the best of 1, 10, 100 MB and 1 GB.
     prefetch : int
         Layers whose weights are gathered ahead.
     reshard : bool, optional
-        Weights are gathered anew for the backward pass; default: unless there is a pipeline.
+        Weights are gathered again for the backward pass; default: unless there is a pipeline.
     zero : {0, 1, 2}
         Stage of ZeRO over replicas: shard the optimizer's state, or gradients too; stage 3 is an axis fsdp.
     sequence_parallel : bool

@@ -38,26 +38,26 @@ def verify(
     root: int | None = None,
     profile: str | None = None,
 ) -> VerifyResult | FileVerification:
-    """Check a plan's schedules and claims, or a schedule of others.
+    """Check a plan's schedules and claims, or a third-party schedule.
 
     Parameters
     ----------
     plan : Plan, str, Path or result with a plan
-        Of a path the file is a plan, or a text for a runtime, told by its content.
+        A path is a plan or a runtime file, recognised by its content.
     topology : Topology, str, Path, networkx.Graph, plan or result, optional
         The fabric to check against, matched by the names of nodes and the ends of links; default the one
         inside the plan. Compute nodes that the plan's fabric lacks are taken as absent, as `pose` does with
-        those outside its ranks. A text's ranks are the fabric's by number; without a fabric it is judged for
+        those outside its ranks. A runtime file has the fabric's ranks by number; without one it is checked for
         itself.
     root : int, optional
-        Of a text of broadcast or reduce that does not name it; default 0.
+        Root of a broadcast or reduce file that does not name it; default 0.
     profile : Profile or str, optional
         Of MSCCL XML without a fabric: whose limits hold; default the first that fits.
 
     Returns
     -------
     VerifyResult
-        Of a text without a fabric FileVerification.
+        For a runtime file without a fabric, FileVerification.
 
     Raises
     ------

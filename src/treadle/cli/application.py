@@ -58,7 +58,7 @@ def run_command_line(arguments: Sequence[str]) -> int:
 
 
 def _answer_shell(arguments: Sequence[str]) -> int | None:
-    """What a shell asks for that completes a line, or is to learn it; None for other arguments."""
+    """Answer a shell that completes a line or installs completion; None for other arguments."""
     if "_TREADLE_COMPLETE" not in os.environ and not any("-completion" in word for word in arguments[:1]):
         return None
     from treadle.cli.completion import VARIABLE, complete, set_up  # here: no other command needs it
@@ -105,6 +105,6 @@ def _run(arguments: Sequence[str]) -> int:
 
 
 def _said(error: TreadleError) -> str:
-    """An error's message, and what is noted beside it."""
+    """Return an error's message and its notes."""
     notes = "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
     return f"{error}{notes}"

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Command(click.Command):
-    """A command whose mistakes are told in one line, and which settings fill in.
+    """A command that reports mistakes in one line and takes defaults from settings.
 
     None of its options is taken for a value: ``-o --json`` would write a file ``--json``.
     """
@@ -78,7 +78,7 @@ class Command(click.Command):
         return dict(self.alias.words) | words, rest
 
     def _lacks_fabric(self, words: Mapping[str, Any]) -> bool:
-        """Whether the place of the fabric is empty, or the collective stands there."""
+        """Whether the fabric is missing, or the collective is in its place."""
         from treadle.cli.usage import is_fabric
 
         places = [row.name for row in self.rows.values() if row.is_argument]

@@ -1,4 +1,4 @@
-"""What a shell offers while a command is being typed: commands, options, fabrics, collectives, files, ...
+"""Shell completion of commands, options, fabrics, collectives and files.
 
 A shell runs the program with the line so far in COMP_LINE and its own name in `VARIABLE`; it gets a candidate
 a line. Only what the line names is loaded.
@@ -50,7 +50,7 @@ _SCRIPTS = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}
 _UNITS = ("GB/s", "Gbit/s", "MB/s", "Mbit/s", "TB/s", "Tbit/s", "GiB/s", "Gibit/s", "MiB/s")
 _METHODS = ("link-mcf", "decomposed-mcf", "fleischer", "cut", "bisection")
 _MOST = 400
-"""Candidates; more help nobody."""
+"""Largest number of candidates offered."""
 
 
 def set_up(arguments: Sequence[str], environment: Mapping[str, str]) -> int | None:
@@ -106,7 +106,7 @@ def _install(shell: str, home: Path) -> Path:
 
 
 def complete(environment: Mapping[str, str]) -> int:
-    """Print what may stand in the place of the last word of COMP_LINE."""
+    """Print the completions of the last word of COMP_LINE."""
     words, word = split_line(environment.get("COMP_LINE", ""))
     found = sorted(dict.fromkeys(candidates(words, word)))[:_MOST]
     cut = 0
@@ -143,7 +143,7 @@ def split_line(line: str) -> tuple[list[str], str]:
 
 
 def candidates(words: Sequence[str], word: str) -> Iterable[str]:
-    """What the word may become."""
+    """Return the completions of the word."""
     if not words:
         options = [name for name, _ in PROGRAM_OPTIONS]
         return _beginning(word, options if word.startswith("-") else (name.split()[0] for name in VERBS))
@@ -190,7 +190,7 @@ def _of_command(options: type[Options], words: Sequence[str], word: str) -> Iter
 
 
 def _values(row: Row, word: str, typed: Sequence[str], mesh: str) -> Iterable[str]:
-    """What an option or argument may be given."""
+    """Return the completions of an option's or argument's value."""
     if row.choices:
         return _beginning(word, row.known())
     source = row.words or ("files" if "Path" in row.type else _SOURCES.get(row.placeholder, ""))
@@ -224,7 +224,7 @@ _SOURCES = {
     **{"COLLECTIVE": "collectives", "COLLECTIVE,...": "collectives", "MESH": "meshes", "AXES": "axes"},
     **{"UNIT": "units", "MODEL": "models", "GPU": "gpus"},
 }
-"""What completes a value, by what stands for it in help."""
+"""Completion of a value, by its placeholder in help."""
 _LOADED = {
     "units": "treadle.cli.completion:_UNITS",
     "methods": "treadle.cli.completion:_METHODS",
@@ -235,7 +235,7 @@ _LOADED = {
     "formats": "treadle.planning:all_formats",
     "topology_formats": "treadle.topologies.readers.reader:topology_formats",
 }
-"""Where names are; of functions, the names of what they return."""
+"""Source of names: a table, or a function that returns them."""
 
 
 def _words(source: str) -> Iterable[str]:
@@ -317,7 +317,7 @@ def _axes(word: str, mesh: str) -> list[str]:
 
 
 def _algorithms(typed: Sequence[str]) -> list[str]:
-    """Those that serve the collective that was typed; all where none was."""
+    """Keep the schedulers that support the typed collective; all if none was typed."""
     from treadle.errors import FormatError
     from treadle.inputs.problem import resolve_kind
     from treadle.schedulers.schedulers import schedulers

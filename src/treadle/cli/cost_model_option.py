@@ -7,7 +7,7 @@ from treadle.errors import FormatError
 
 
 def given_cost_model(given: str | None, alpha: object) -> planning.CostModel | None:
-    """The model that is asked for; FormatError if alpha is given beside it, or there is no such model."""
+    """Return the given model; FormatError if alpha is given too, or the model is unknown."""
     if given is None:
         return None
     if alpha is not None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def fabric_read(options: Options) -> Iterator[None]:
-    """Put the fabric in the place of its text, for a command that has one.
+    """Replace the fabric's expression by the fabric.
 
     That is `topology`; where a plan may stand instead, its place, with a collective behind it.
     """
@@ -40,7 +40,7 @@ def fabric_read(options: Options) -> Iterator[None]:
 
 @contextmanager
 def fabric_at(options: Fabric, place: str) -> Iterator[None]:
-    """Put the fabric in the place of its text; a plan stays, with which no option of a fabric goes."""
+    """Replace the fabric's expression by the fabric; a plan stays, without options of fabrics."""
     from treadle.cli.output import FINDINGS
 
     text, told = getattr(options, place, None), None
@@ -85,11 +85,11 @@ def left_of(topology: Topology, failed: Sequence[str] | None) -> Topology:
 
 
 _OURS = ("catalogue", "json")
-"""Whose fabrics say everything themselves."""
+"""Formats whose fabrics need no assumptions."""
 
 
 def findings(found: Imported) -> dict[str, object]:
-    """What an import took as usual and what it doubts, as JSON has them."""
+    """Defaults and warnings of an import, for JSON."""
     return {
         "defaulted": [asdict(finding) for finding in found.defaulted],
         "warnings": [asdict(finding) for finding in found.warnings],
@@ -97,7 +97,7 @@ def findings(found: Imported) -> dict[str, object]:
 
 
 def print_warnings(found: Imported) -> None:
-    """What an import doubts, a line each on stderr."""
+    """Print the warnings of an import, a line each on stderr."""
     from treadle.cli.output import warn
 
     for warning in found.warnings:

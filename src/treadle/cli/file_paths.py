@@ -1,4 +1,4 @@
-"""Where ``treadle lower`` puts texts: files, or folders of their own."""
+"""Paths of the runtime files that ``treadle lower`` writes."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from treadle.input_files import read_head
 from treadle.planning import Format, Profile
 
 _HEAD = 4096
-"""Bytes of a file in which a text has begun."""
+"""Bytes read of a file to recognise a runtime file."""
 
 
 @dataclass(frozen=True)
 class RuntimeFilePath:
-    """Where a text goes.
+    """Path of a runtime file.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ class RuntimeFilePath:
         return new_folder(self.path.parent) if self.is_own_folder else nullcontext()
 
     def targets(self, files: tuple[tuple[str, bytes], ...]) -> list[tuple[Path, bytes]]:
-        """Where each file goes: beside `path`, its suffix before the ending or instead of it."""
+        """Return the path of each file: next to `path`, with its suffix before the extension."""
         path = self.path
         stem = path.with_suffix("") if path.suffix else path
         found = []
@@ -63,7 +63,7 @@ def group_output_path(folder: RuntimeFilePath, plan: Path, group: str) -> Runtim
     """The file of one of several groups in a folder that was named: like the plan, and the group.
 
     Where a runtime parses all files of its folder, each has a folder of its own: the runtime would not tell
-    the groups' texts apart.
+    the groups' files apart.
     """
     name, target = f"{plan.stem}-{group}", folder.target
     ending = "" if target.is_per_rank else target.extension
@@ -72,7 +72,7 @@ def group_output_path(folder: RuntimeFilePath, plan: Path, group: str) -> Runtim
 
 
 def check_folder(place: RuntimeFilePath, profile: Profile | None) -> None:
-    """Refuse a folder with files that MSCCL cannot parse: it would end at the first one.
+    """Reject a folder with files that MSCCL cannot parse: it would end at the first one.
 
     Raises
     ------

@@ -74,7 +74,7 @@ def _algorithms() -> Rows:
 
 
 def option_help(row: Row) -> str:
-    """What `treadle algorithms NAME` says of an option."""
+    """Return the description of an option in `treadle algorithms NAME`."""
     return f"{_option(row)}: {row.help}"
 
 
@@ -92,7 +92,7 @@ def _width() -> int:
 
 
 def _listed(rows: Rows, width: int) -> list[str]:
-    """Names, and beside them what they are; a name that is long has a line of its own."""
+    """Return two columns, names and descriptions; a long name has a line of its own."""
     column = 4 + min(_NAME_WIDTH, max(len(name) for name, _ in rows))
     lines: list[str] = []
     for name, said in rows:

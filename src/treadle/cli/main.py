@@ -23,7 +23,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     -------
     int
         0 ok; 1 a check failed; 2 usage or malformed input; 3 infeasible; 4 time limit; 5 an optional
-        dependency is missing; 6 out of memory; 130 interrupted; 141 nobody reads the output.
+        dependency is missing; 6 out of memory; 130 interrupted; 141 broken pipe.
     """
     try:
         # loaded here, because Ctrl-C can come while the libraries are being loaded

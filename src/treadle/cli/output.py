@@ -1,4 +1,4 @@
-"""Where text goes: data to stdout, progress and warnings to stderr, progress on a terminal only."""
+"""Output of commands: data to stdout, progress (on a terminal only) and warnings to stderr."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from treadle.render.quantities import AS_THEY_COME, Rates
 from treadle.render.rows import WIDTH, View, lines, values
 
 SCHEMA_VERSION = 1
-"""Of what ``--json`` prints; it changes when a key goes or changes its meaning, not when one is added."""
+"""Version of the ``--json`` schema; it changes when a key is removed or changes its meaning."""
 COMMAND: ContextVar[str] = ContextVar("command", default="treadle")
 """Name of the command that is being run, such as ``topology-show``."""
 
 FINDINGS: ContextVar[Mapping[str, object] | None] = ContextVar("findings", default=None)
-"""What JSON says of the file that the command's fabric comes from: `defaulted` and `warnings`."""
+"""JSON facts of the file that the command's fabric comes from: `defaulted` and `warnings`."""
 
 STOPGAP = "this is a schedule that was at hand in place of the wanted one"
-"""What a search that is stopped leaves."""
+"""Result of a search that was stopped."""
 
 _REFRESH_S = 0.1
 _TICK_S = 0.5
@@ -35,14 +35,14 @@ _TICK_S = 0.5
 
 @dataclass(frozen=True)
 class Output:
-    """How a command reports.
+    """Reporting of a command.
 
     Parameters
     ----------
     as_json : bool
         One JSON object on stdout.
     quiet : bool
-        No text on stdout.
+        Print nothing on stdout.
     rates : Rates
         How bandwidths are shown.
     """
@@ -53,12 +53,12 @@ class Output:
 
     @classmethod
     def of(cls, options: Reporting) -> Output:
-        """As the options say."""
+        """Create it from the options."""
         return cls(options.json, options.quiet, Rates(getattr(options, "unit", None) or ""))
 
     @property
     def is_silent(self) -> bool:
-        """Whether there is no text."""
+        """Whether nothing is printed for people."""
         return self.as_json or self.quiet
 
     def show(self, view: View, *, variant: str = "", **more: Any) -> None:
@@ -71,7 +71,7 @@ class Output:
             self.result({**values(rows), **more}, variant=variant)
 
     def result(self, values: Mapping[str, object], *, variant: str = "") -> None:
-        """Print the JSON object, if that was asked for; its first key names its schema."""
+        """Print the JSON object if requested; its first key names its schema."""
         if self.as_json:
             schema = f"{COMMAND.get()}{variant and f'-{variant}'}/{SCHEMA_VERSION}"
             found = {"schema": schema, **values, **(FINDINGS.get() or {})}
@@ -97,7 +97,7 @@ class ProgressLine:
     """Shows what is being done on one line of stderr, if that is a terminal, and takes it away at the end.
 
     The line has the stage and the share of it that is done, or else how long it has been going on: a thread
-    redraws it while nobody reports.
+    redraws it between reports.
 
     Parameters
     ----------

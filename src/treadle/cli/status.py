@@ -15,9 +15,9 @@ MISSING = 5
 """An optional dependency is missing."""
 OUT_OF_MEMORY = 6
 INTERRUPTED = 130
-"""As a shell reports a process that SIGINT ended."""
+"""Exit status of a process ended by SIGINT, as in a shell."""
 UNREAD = 141
-"""As a shell reports a process that SIGPIPE ended: nobody reads its output any more."""
+"""Exit status of a process ended by SIGPIPE, as in a shell: its output is not read."""
 
 EXIT_STATUS = (
     "0 success; 1 a check failed; 2 invalid input; 3 infeasible; 4 time limit; 5 missing extra; "
@@ -50,7 +50,7 @@ class UnprintableError(Exception):
 
 
 def put(text: str) -> None:
-    """Write to stdout; UnprintableError where that is full, or nobody reads it."""
+    """Write to stdout; UnprintableError if it is full or not read."""
     try:
         sys.stdout.write(text)
     except OSError as error:
@@ -75,7 +75,7 @@ def unprintable(error: UnprintableError, status: int) -> int:
 
 
 def divert(stream: object) -> None:
-    """Let what a standard stream could not write vanish; at exit the interpreter would complain about it."""
+    """Discard what a standard stream could not write; the interpreter would complain at the end."""
     try:
         number = stream.fileno()  # type: ignore[attr-defined]
         nowhere = os.open(os.devnull, os.O_WRONLY)

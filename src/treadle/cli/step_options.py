@@ -1,4 +1,4 @@
-"""What commands about steps of training take alike."""
+"""Options common to the commands about training steps."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from treadle.errors import FormatError
 
 
 def named_fabrics(asked: Sequence[str], several: str) -> Sequence[str]:
-    """The fabrics that were asked for, or the one of the settings.
+    """Return the given fabrics, or the one of the settings.
 
     Parameters
     ----------
     asked : sequence of str
     several : str
-        What becomes of several, to end the refusal with.
+        End of the error message about several.
 
     Raises
     ------

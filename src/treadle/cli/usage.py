@@ -26,11 +26,11 @@ _EXAMPLES = {
     "PLAN|TOPOLOGY": "two.plan",
     "FILE": "FILE",
 }
-"""What stands for an argument in an example."""
+"""Placeholders of arguments in examples."""
 
 
 def usage_message(error: click.UsageError) -> str:
-    """What is wrong with a command line by Click's parser, in one line."""
+    """Error message of a command line, in one line."""
     if isinstance(error, click.NoSuchOption):
         return _unknown_option(error)
     if isinstance(error, click.BadOptionUsage):
@@ -106,7 +106,7 @@ def _unknown_option(error: click.NoSuchOption) -> str:
 
 
 def missing(path: str, rows: Mapping[str, Row], row: Row, words: Mapping[str, Any]) -> str:
-    """That an option or argument is missing, with a command line as an example."""
+    """Return the error that an option or argument is missing, with an example."""
     if not row.is_argument:
         return f"{row.flag} {row.metavar} is missing: {_told(row)}"
     is_collective = row.placeholder == "COLLECTIVE"
@@ -122,14 +122,14 @@ def missing(path: str, rows: Mapping[str, Row], row: Row, words: Mapping[str, An
 
 
 def _told(row: Row) -> str:
-    """What a row's help says, as the end of a sentence."""
+    """Help of a row, as the end of a sentence."""
     text = row.help.rstrip(".")
     first, _, _ = text.partition(" ")
     return text if first.isupper() and len(first) > 1 else text[:1].lower() + text[1:]
 
 
 def unknown_command(name: str, path: str, known: Sequence[str]) -> str:
-    """That there is no such command, and what was probably meant."""
+    """Return the error of an unknown command, with the most similar one."""
     shown = _shown(name)
     if path != "treadle":
         return f"no command {shown} of {_name(path)}{did_you_mean(name, known) or ';'} {_listed(path)}"

@@ -10,7 +10,7 @@ from treadle.options.shared import Fabric, Named, Rated, Reporting, Seed, TimeLi
 
 
 class Racks(Options):
-    """Where nodes stand, and what cables cost."""
+    """Placement of nodes and prices of cables."""
 
     rack_size: int | None = opt("Place the nodes in racks of at most N.")
     floor: Path | None = opt("Positions and sizes of racks (TOML).")

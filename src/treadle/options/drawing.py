@@ -1,4 +1,4 @@
-"""Options of ``report`` and of pictures."""
+"""Options of ``report`` and of drawings."""
 
 from __future__ import annotations
 

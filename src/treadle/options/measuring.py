@@ -62,7 +62,7 @@ class Run(ReadOrSolved, Runs, Rated):
 
 
 class MessageModel(Options):
-    """How messages share links and switches."""
+    """Model of how messages share links and switches."""
 
     least_slice_bytes: int = rare("Smallest slice for --slices auto; default 4KB.", 4096)
     latency_model: Any = rare(

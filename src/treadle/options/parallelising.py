@@ -11,7 +11,7 @@ from treadle.options.training import Device
 
 
 class Sharding(Options):
-    """Keyword arguments of `parallelize` beside model, fabrics, mesh, GPU and tokens; told there.
+    """Keyword arguments of `parallelize` besides model, fabrics, mesh, GPU and tokens; see there.
 
     Examples
     --------

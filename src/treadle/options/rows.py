@@ -22,7 +22,7 @@ _NUMBERS: Mapping[str, tuple[type[int] | type[float], str]] = {
 
 @dataclass(eq=False)
 class Row:
-    """One option or argument: what it means, how it is typed, and what reads its text.
+    """One option or argument: meaning, spelling and parser.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ class Row:
         On the command line; by default the name without its unit, and ``--no-`` for a flag that is not off by
         default.
     parse : callable, optional
-        From a text and the option's label to the value; default by the unit of the name, or the type.
+        From a string and the option's label to the value; default by the unit of the name, or the type.
     choices : tuple of str, or str
         All values; as ``module:Enum`` the members of an enumeration.
     least, most : int, optional
@@ -55,7 +55,7 @@ class Row:
     in_python : bool
         Only the Python API has it.
     replaces : str
-        Arguments, with blanks between, that may be left out beside it.
+        Arguments, separated by blanks, that may be left out if it is given.
     """
 
     help: str
@@ -108,12 +108,12 @@ class Row:
 
     @property
     def label(self) -> str:
-        """How errors name it."""
+        """Name in error messages."""
         return self.placeholder if self.is_argument else f"{self.short and f'{self.short}/'}{self.flag}"
 
     @property
     def placeholder(self) -> str:
-        """What stands for its value."""
+        """Placeholder of its value."""
         return (self.metavar or self.name.upper()).strip("[]")
 
     def known(self) -> tuple[Any, ...]:
@@ -124,7 +124,7 @@ class Row:
         return tuple(getattr(import_module(module), name))
 
     def read(self, text: str, label: str = "") -> Any:
-        """The value of a text; FormatError, which begins with the label, for a text that is none."""
+        """Parse a value; FormatError, which begins with the label, for a malformed one."""
         label = label or self.label
         if self.parse is not None:
             return self.parse(text, label)
@@ -188,7 +188,7 @@ def keyword(default: Any = None, takes: str = "") -> Any:
 
 
 class Options:
-    """A table of options by its class, and what was asked for by its instances.
+    """A table of options (the class) and the given values (its instances).
 
     A class has rows of its own and those of its bases, in this order.
     """
@@ -210,7 +210,7 @@ class Options:
 
 
 def keywords(options: Options, *tables: type[Options], but: Iterable[str] = ()) -> Any:
-    """What those tables have of the options, as keywords of the Python API; no defaults."""
+    """Return the given options of these tables as keywords of the Python API."""
     rows = [row for table in tables for row in table.rows.values() if row.name not in but]
     return {row.name: value for row in rows if (value := getattr(options, row.name)) != row.default}
 

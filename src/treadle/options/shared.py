@@ -20,7 +20,7 @@ def _unit(text: str, label: str) -> str:
 
 
 class Reporting(Options):
-    """How a command reports."""
+    """Reporting of a command."""
 
     json: bool = opt("Print one JSON object and nothing else.", False)
     quiet: bool = opt("Print no report; errors still appear.", False, short="-q")
@@ -44,13 +44,13 @@ class TimeLimit(Options):
 
 
 class Seed(Options):
-    """Where chance comes from."""
+    """Seed of random choices."""
 
     seed: int = opt("Random seed.", 0)
 
 
 class Workers(Options):
-    """Where independent work runs."""
+    """Backend of independent work."""
 
     threads: int | None = opt("Threads; default all cores, in compiled code only.", least=1, config="threads")
     cluster: str | None = rare(
@@ -70,7 +70,7 @@ class Memory(Options):
 
 
 class Costs(Options):
-    """What messages cost."""
+    """Cost model of messages."""
 
     cost_model: str | None = opt(
         "Cost model: a JSON file, or a name, e.g. nccl-hopper.",
@@ -80,7 +80,7 @@ class Costs(Options):
 
 
 class NcclLog(Options):
-    """What the library says of itself."""
+    """Log of the library."""
 
     nccl_log: str | None = rare("Use NCCL's tuner table and choices in a log.", metavar="LOG")
 
@@ -106,7 +106,7 @@ class Groups(Options):
 
 
 class Problem(Groups):
-    """How a collective is placed on a fabric."""
+    """Placement of a collective on a fabric."""
 
     weights: tuple[int, ...] | None = rare(
         "Relative shard size of each rank, e.g. 2,1,1,1.",
@@ -120,7 +120,7 @@ class Problem(Groups):
 
 
 class Imports(Options):
-    """What a file of another tool does not say of its fabric."""
+    """Facts that a third-party file does not give of its fabric."""
 
     boxes: int | None = rare("Number of boxes; default 1.", least=1)
     network: str | None = rare(
@@ -161,7 +161,7 @@ class Imports(Options):
 
 
 class Fabric(Imports):
-    """How the fabric of a command is read."""
+    """Reading of a command's fabric."""
 
     without: list[str] = opt(
         "Remove failed links (A--B, A->B) and nodes; patterns allowed.",
@@ -210,7 +210,7 @@ class ReadOrSolved(Groups, Seed, Memory, Fabric):
 
 
 class Balance(Options):
-    """What to do with nodes that are not Eulerian."""
+    """Balancing of nodes with unequal ingress and egress."""
 
     trim: bool = rare("Leave surplus bandwidth unused at unbalanced nodes.", False)
 

@@ -27,7 +27,7 @@ from treadle.options.shared import (
 
 
 class Trees(Balance):
-    """What ForestColl accepts of the options of trees."""
+    """Options of trees that ForestColl supports."""
 
     trees: int | None = opt("Use exactly K trees per root.", metavar="K")
     max_trees: int | None = opt("Use at most K trees per root.", metavar="K")
@@ -89,7 +89,7 @@ class SchedulerKeywords(Scheduler, Seed):
 
 
 class SolveKeywords(ProblemKeywords, SchedulerKeywords):
-    """Keywords of `solve` beside its own: those of a problem, and options of its scheduler."""
+    """Keywords of `solve` besides its own: those of a problem, and options of its scheduler."""
 
 
 class CostedKeywords(ProblemKeywords, Costs):

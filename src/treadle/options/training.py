@@ -13,7 +13,7 @@ PRECISIONS = ("bf16", "fp16", "fp8", "fp32", "tf32")
 
 
 def _batches(text: str, label: str) -> tuple[int, ...]:
-    """Whole numbers of at least 1, with commas between."""
+    """Integers of at least 1, separated by commas."""
     parts = [part.strip() for part in text.split(",")]
     if not all(part.isascii() and part.isdigit() and 0 < len(part) < 10 for part in parts):
         raise FormatError(f"{label} {text[:40]!r}: expected whole numbers with commas between")
@@ -48,7 +48,7 @@ class Device(Options):
 
 
 class Step(Options):
-    """Keyword arguments of `train` beside model, fabrics, mesh and GPU; what each means is told there.
+    """Keyword arguments of `train` besides model, fabrics, mesh and GPU; see there.
 
     Examples
     --------

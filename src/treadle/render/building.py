@@ -1,4 +1,4 @@
-"""What ``cabling`` and ``resilience`` report, and ``design`` of racks, growth and alternatives."""
+"""Views of ``cabling``, ``resilience``, and of ``design`` with racks, expansion and alternatives."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def _totals(totals: CableTotals) -> dict[str, object]:
 
 
 def cabling_list_rows(built: InstalledFabric, path: object = None) -> Iterator[Row]:
-    """What ``cabling list`` reports."""
+    """View of ``cabling list``."""
     name = built.sheet.topology.name
     yield row("topology", f"{name}: {counted(len(built.sheet.wires), 'cable')}", topology=name)
     yield from cabling_rows(built)
@@ -88,7 +88,7 @@ def cabling_list_rows(built: InstalledFabric, path: object = None) -> Iterator[R
 
 
 def cabling_check_rows(report: CablingReport) -> Rows:
-    """What ``cabling check`` reports."""
+    """View of ``cabling check``."""
     yield row(
         "cables",
         f"{report.n_planned} planned, {report.n_seen} observed ({report.kind}), {report.n_right} right",
@@ -124,7 +124,7 @@ def cabling_check_rows(report: CablingReport) -> Rows:
 
 
 def expansion_row(plan: GrowthPlan, nodes: int) -> Row:
-    """What ``design --grow`` reports; `nodes` are those of the fabric before."""
+    """View of ``design --grow``; `nodes` are those of the fabric before."""
     new, added = plan.topology.n_nodes - nodes, len(plan.moves) - plan.n_cut
     connected = "" if plan.is_connected else "NOT "
     text = (
@@ -146,7 +146,7 @@ def expansion_row(plan: GrowthPlan, nodes: int) -> Row:
 
 
 def rewiring_row(plan: RewiringPlan) -> Row:
-    """What ``design --reconfigure`` reports."""
+    """View of ``design --reconfigure``."""
     return row(
         "rewiring",
         f"to {plan.other.name}: {counted(plan.n_changed, 'cross-connect')} to make, {plan.n_in_order} with "
@@ -162,7 +162,7 @@ def rewiring_row(plan: RewiringPlan) -> Row:
 
 
 def resilience_rows(result: ResilienceResult, rates: Rates = AS_THEY_COME) -> Rows:
-    """What ``resilience`` reports."""
+    """View of ``resilience``."""
     topology = result.topology
     loops = int((topology.tails == topology.heads).sum())
     more = f", and {loops} from a node to itself, which carry nothing" if loops else ""
@@ -217,7 +217,7 @@ def resilience_rows(result: ResilienceResult, rates: Rates = AS_THEY_COME) -> Ro
 
 
 def reference_rows(found: ReferenceComparison, notation: str) -> Rows:
-    """What ``design --against`` reports, in two tables; the fabric is named by its notation."""
+    """View of ``design --against``, in two tables; the fabric is named by its notation."""
     cost, reached = [], []
     own = found.rows[0].name
     for one in found.rows:

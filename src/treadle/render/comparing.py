@@ -1,4 +1,4 @@
-"""What ``compare`` reports: one table with a row for all schedules whose values are equal."""
+"""View of ``compare``: one table, in which schedules with equal values share a row."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def compare_rows(
 def _library_rows(
     result: Comparison, shown: Sequence[tuple[str, ComparisonRow]], rates: Rates
 ) -> Iterator[Row | Table]:
-    """What NCCL or RCCL runs, by its own model, and at sizes what Treadle's simulation of that takes."""
+    """Rows of NCCL's or RCCL's choice by its own model, and its simulated time at sizes."""
     from treadle.schedulers.third_party.library_schedules import SCHEDULER_OF
 
     if not result.sizes:
@@ -227,7 +227,7 @@ def _shape_cells(line: Line, *, alltoall: bool) -> list[str]:
 def _legend(
     result: Comparison, shown: Sequence[Shown], sizes: Sequence[int], rates: Rates, *, shows_all: bool
 ) -> Iterator[Row]:
-    """What columns and marks mean, what was verified, and what could not be run."""
+    """Explanation of columns and marks, what was verified, and what could not be run."""
     yield row("% opt", "share of the optimum at large sizes, messages cut into slices")
     if any(one.report and one.report.pipelined_algbw not in (None, one.report.algbw) for _, one in shown):
         yield row("", "step by step: busbw if each step waits for the one before")
@@ -331,7 +331,7 @@ def _values(bound: Bound, collective: Collective, one: ComparisonRow) -> dict[st
 
 
 def _measured_values(found: RowMeasures) -> dict[str, object]:
-    """Which links a schedule keeps busy longest, and its times at sizes."""
+    """Links that a schedule keeps busy longest, and its times at sizes."""
     values: dict[str, object] = {"not_simulated": found.refusal} if found.refusal else {}
     if (worst := found.congestion) is not None:
         values |= {"busiest_links": list(worst.links), "n_busiest_links": worst.n_links}
@@ -354,7 +354,7 @@ def _measured_values(found: RowMeasures) -> dict[str, object]:
 
 
 def placed_rows(placed: PlacedSchedule, path: object, rates: Rates) -> Iterator[Row]:
-    """What ``verify --topology`` reports of a runtime file on a fabric."""
+    """View of ``verify --topology`` of a runtime file on a fabric."""
     from treadle.simulation.congestion import congestion
 
     yield from problem_rows(placed.topology, placed.collective)

@@ -1,4 +1,4 @@
-"""What ``design`` and ``topology`` report."""
+"""Views of ``design`` and ``topology``."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def design_rows(result: DesignResult, chosen: DesignRow, rates: Rates, *, with_r
 
 
 def _search_rows(result: DesignResult) -> Iterator[Row]:
-    """What was searched, and what of it the library does not have."""
+    """Rows of what was searched, and what of it the library does not have."""
     for effort in result.efforts:
         usual = f" (up to about {effort.usual_s} s; --search changes it)" if effort.usual_s else ""
         yield row("searched", f"{effort.kind}: {counted(effort.tried, effort.unit)}{usual}")
@@ -219,7 +219,7 @@ def _design_values(one: DesignRow) -> dict[str, object]:
 
 
 def topology_rows(fabric: Topology, found: FabricFacts, rates: Rates = AS_THEY_COME) -> Iterator[Row]:
-    """What ``topology show`` reports."""
+    """View of ``topology show``."""
     ranks, switches = len(fabric.compute_nodes), len(fabric.switches)
     yield row(
         "topology",
@@ -255,7 +255,7 @@ def topology_rows(fabric: Topology, found: FabricFacts, rates: Rates = AS_THEY_C
 
 
 def _capable(fabric: Topology) -> Iterator[str]:
-    """Which switches multicast and aggregate; equal ones in one line."""
+    """Switches that multicast and aggregate; equal ones in one line."""
     equal: dict[str, list[str]] = {}
     for node in fabric.switches.tolist():
         able = [name for name in ("multicast", "aggregation") if getattr(fabric, name)[node]]
@@ -268,7 +268,7 @@ def _capable(fabric: Topology) -> Iterator[str]:
 
 
 def _fact_rows(fabric: Topology, found: FabricFacts, rates: Rates) -> Iterator[Row]:
-    """What is known of distances, breadth-first broadcast and symmetries; only what applies."""
+    """Rows on distances, breadth-first broadcast and symmetries, as far as they apply."""
     if found.degrees is not None:
         least, most = found.degrees
         spread = f"{least} to {most}, not regular" if found.degree is None else f"{least}, regular"
@@ -395,7 +395,7 @@ def _hops(number: str) -> str:
 
 
 def import_rows(path: str, found: Imported, fabric: Topology, output: object = None) -> Iterator[Row]:
-    """What ``topology import`` reports: a row for each subject and finding."""
+    """View of ``topology import``: a row for each subject and finding."""
     yield row("file", f"{path}, read as {found.format}", file=path, format=found.format)
     yield from (row(subject, text) for subject, text in found.recognised.items())
     yield from (row("assumed", str(finding)) for finding in found.defaulted)

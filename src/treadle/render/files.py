@@ -1,4 +1,4 @@
-"""What ``verify`` and ``lower`` report of plans and of runtime files."""
+"""Views of ``verify`` and ``lower``, of plans and of runtime files."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _MOST_RANKS = 16
 
 
 def verify_rows(result: VerifyResult, plan: Plan, path: Path, rates: Rates) -> Iterator[Row]:
-    """What ``verify`` reports of a plan."""
+    """View of ``verify`` of a plan."""
     topology, collective, best = result.topology, plan.collective, plan.optimal_algbw
     report, whole = result.report, result.full_report
     yield from problem_rows(topology, collective)
@@ -113,7 +113,7 @@ def _fabric_row(name: str, fingerprint: str, holder: str, *, is_embedded: bool) 
 def verify_jobs_rows(
     stored: StoredJobs, found: JobsReport, topology: Topology | None, folder: Path
 ) -> Iterator[Row]:
-    """What ``verify`` reports of the plans of concurrent jobs."""
+    """View of ``verify`` of the plans of concurrent jobs."""
     fabric = stored.topology if topology is None else topology
     yield facts(topology=fabric.name)
     yield _fabric_row(fabric.name, topology_hash(fabric), "folder", is_embedded=topology is None)
@@ -136,7 +136,7 @@ def verify_jobs_rows(
 
 
 def verify_file_rows(path: Path, found: FileVerification) -> Iterator[Row]:
-    """What ``verify`` reports of a runtime file."""
+    """View of ``verify`` of a runtime file."""
     # here, because formats are many modules
     from treadle.formats.verdict import Check
 
@@ -174,7 +174,7 @@ def verify_file_rows(path: Path, found: FileVerification) -> Iterator[Row]:
 
 
 def describe_gap(plan: Plan, lacking: PointToPointGap, what: str, rates: Rates = AS_THEY_COME) -> str:
-    """That `what` moves data between ranks where the plan counts on switches, in one line."""
+    """Return the warning that `what` moves data between ranks where the plan uses switches."""
     known = "by how much is not known"
     if lacking.algbw is not None:
         in_steps = any(isinstance(entry.schedule, StepSchedule) for entry in plan.entries)
@@ -195,7 +195,7 @@ def gap_values(lacking: PointToPointGap | None) -> dict[str, object]:
 def lower_rows(
     plan: Plan, results: Sequence[Lowered], places: Sequence[Path | None], target: Format
 ) -> Iterator[Row]:
-    """What ``lower`` reports: what was written, how it was checked, what it supports, and how to load it."""
+    """View of ``lower``: what was written, how it was checked, what it supports, how to load it."""
     first = results[0]
     runtime = f"the {first.dialect} runtime" if first.dialect else first.loading.runtime.split(" (")[0]
     contents = ", ".join(counted(count, noun) for noun, count in first.counts)
@@ -236,7 +236,7 @@ def _size_rows(result: Lowered) -> Iterator[Row]:
 
 
 def _loading_rows(loading: Loading, start: str = "") -> Iterator[Row]:
-    """What to run and set, how to see that it worked, and which calls the runtime does not run with it."""
+    """Rows on what to run and set, how to check it, and which calls the runtime does not support."""
     lines = (*loading.prepare, *(f"{name}={value}" for name, value in loading.environment), *loading.code)
     lines = (start, *loading.code) if start else lines
     yield row("not supported", loading.fallback)
@@ -320,7 +320,7 @@ def lowered_values(result: Lowered, path: Path | None, rank: int | None) -> dict
 
 
 def lower_set_rows(plan: Plan, sets: Sequence[tuple[LoweredSet, SavedSet]]) -> Iterator[Row]:
-    """What ``lower`` reports of a plan with several ranges of sizes."""
+    """View of ``lower`` of a plan with several size ranges."""
     # here, because other commands need no formats
     from treadle.lowering.ranges import format_range
 

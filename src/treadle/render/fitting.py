@@ -1,4 +1,4 @@
-"""What ``calibrate`` and ``testbed`` report: fitted models, and times on an emulated network."""
+"""Views of ``calibrate`` and ``testbed``: fitted models, and times on an emulated network."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _interval(estimate: Estimate, scale: float) -> str:
 
 
 def cost_fit_rows(fit: CostFit) -> Rows:
-    """A fitted cost model: its figures with their bands, the errors of each sweep and of each time."""
+    """View of a fitted cost model: its values with their ranges, and the errors of sweeps and times."""
     yield facts(
         measurements=len(fit.points),
         cost_model=fit.model.name,
@@ -105,7 +105,7 @@ def cost_fit_rows(fit: CostFit) -> Rows:
 
 
 def _figures(fit: CostFit) -> dict[str, float]:
-    """Figures of the model by the labels of its bands."""
+    """Values of the model by the labels of their ranges."""
     found = {"reduction_bytes_per_s": float(fit.model.reduction_bytes_per_s)}
     for protocol in fit.model.protocols:
         found[f"{protocol.name}.launch_ns"] = float(protocol.launch_ns)
@@ -125,7 +125,7 @@ def _points(points: Iterable[FittedPoint]) -> list[dict[str, object]]:
 
 
 def emulation_rows(result: EmulationResult, rates: Rates = AS_THEY_COME) -> Rows:
-    """Times on an emulated network beside those of the model that is fitted to them."""
+    """View of times on an emulated network, compared with those of the model fitted to them."""
     keys = ("size_bytes", "steps", "t_b", "bytes_factor", "time_s", "median_s", "runs", "wrong", "is_fitted")
     nominal, bandwidth = result.node_bandwidth_bytes_per_s, result.calibration.bandwidth_bytes_per_s
     place = f"measured on {result.topology.name}, emulated on this host"
@@ -184,7 +184,7 @@ def emulation_rows(result: EmulationResult, rates: Rates = AS_THEY_COME) -> Rows
 
 
 def _delayed_rows(result: EmulationResult) -> Rows:
-    """How links with a delay kept it, and where schedules cross."""
+    """Rows on how links kept their delay, and where schedules cross."""
     line = result.line
     if line is None or result.delay_ns is None:
         return

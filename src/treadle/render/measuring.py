@@ -1,4 +1,4 @@
-"""What ``simulate``, ``run`` and ``diagnose`` report."""
+"""Views of ``simulate``, ``run`` and ``diagnose``."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def simulation_rows(
     axes: str | None = None,
     path: Sequence[str] = (),
 ) -> Rows:
-    """The cost model, the times, and what bounds the time of the last size (`path`)."""
+    """View of the cost model, the times, and the critical path of the last size (`path`)."""
     # here, because `run` simulates nothing
     from treadle.simulation.simulated_plans import SliceLimit
 
@@ -260,7 +260,7 @@ def _run_values(one: SweepRow) -> dict[str, object]:
 
 
 def diagnosis_rows(found: Diagnosis, rates: Rates = AS_THEY_COME) -> Rows:
-    """What a log holds, each measured value next to its limits, and the likely causes of a low one."""
+    """View of a log: each measured value next to its limits, and the likely causes of a low one."""
     log, imported = found.log, found.imported
     words = [counted(log.n_lines, "line"), counted(len(log.tables), "table")]
     words += [f"NCCL {log.version}"] if log.version else []

@@ -1,4 +1,4 @@
-"""What ``parallelize``, ``capture`` and ``execute`` report."""
+"""Views of ``parallelize``, ``capture`` and ``execute``."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 Rows = Iterator[Row | Table]
 _MOST_LEFT_OUT, _MOST_PRESETS, _MOST_FAULTS, _MOST_CHANGES = 3, 8, 8, 40
-"""What people see; JSON has all."""
+"""Largest number of rows printed; JSON has all."""
 _OVERLAP = {
     "none": "none: a rank never computes and communicates concurrently",
     "layer": "layer: communication overlaps with the computation of its own layer",
@@ -213,7 +213,7 @@ def _search_values(search: FabricSearch) -> dict[str, object]:
 
 
 def tensor_rows(stories: Sequence[ExplainedTensor]) -> Rows:
-    """What ``--explain TENSOR`` reports: states in the order of the step, then the alternatives."""
+    """View of ``--explain TENSOR``: states in the order of the step, then the alternatives."""
     for story in stories:
         told = story.story
         name = f"{told.part}/{told.name}"
@@ -275,7 +275,7 @@ def _tensor_values(story: ExplainedTensor) -> dict[str, object]:
 
 
 def plan_changes_rows(found: PlanChanges) -> Rows:
-    """What ``--diff PLAN`` reports: both plans' values, then what differs."""
+    """View of ``--diff PLAN``: both plans' values, then the differences."""
     ours, theirs = found.ours, found.theirs
     cells = [
         [

@@ -96,7 +96,7 @@ def problem_rows(
 
 
 def assumption(model: str) -> str:
-    """What a model says of switches, as people read it; "" where the collective's line says it."""
+    """Describe a model's assumption about switches; "" where the collective's line has it."""
     _, without, what = model.partition("without in-network ")
     if without:
         return f"no in-network {'multicast' if what == 'multicast' else 'reduction (SHARP, NVLS)'}"
@@ -208,7 +208,7 @@ def _smaller_side(
 def group_rows(
     topology: Topology, collective: Collective, found: SharedRates, rates: Rates, model: str = ""
 ) -> Iterator[Row]:
-    """What each of several groups reaches alone and with all others, and the links that limit it."""
+    """Rows of each group's rate alone and with all others, and the links that limit it."""
     lower, upper = found.lower, found.upper
     scaled = rates(busbw(lower, collective))
     text = f"{rates(lower)} algbw of each group, {scaled} busbw ({rates.is_exact(lower)})"
@@ -413,7 +413,7 @@ def plan_values(plan: Plan) -> dict[str, object]:
 
 
 def _levels(layer: Layer) -> int:
-    """How deep subproblems nest."""
+    """Depth of nested subproblems."""
     above, levels = layer.outer, 1
     while above.max() >= 0:
         above, levels = np.where(above >= 0, layer.outer[above], -1), levels + 1
@@ -421,7 +421,7 @@ def _levels(layer: Layer) -> int:
 
 
 def saturated_links(plan: Plan) -> list[int]:
-    """Links that the schedule for the largest sizes keeps busy all the time: they set its throughput."""
+    """Saturated links of the schedule for the largest sizes: they set its throughput."""
     schedule = plan.entries[-1].schedule
     if isinstance(schedule, ForestSchedule):
         loads, units = link_loads(plan.topology, schedule), schedule.total_units
@@ -438,7 +438,7 @@ def saturated_links(plan: Plan) -> list[int]:
 
 
 def below(value: Fraction, limit: Fraction | None, *, is_tight: bool = True) -> str:
-    """How far a throughput is below its optimum."""
+    """Describe the optimality gap of a throughput."""
     if limit is None:
         return "no bound known"
     if value == limit:
@@ -447,7 +447,7 @@ def below(value: Fraction, limit: Fraction | None, *, is_tight: bool = True) -> 
 
 
 def verification_values(report: Report) -> dict[str, object]:
-    """What the verifier found, for JSON."""
+    """Result of the verifier, for JSON."""
     found: dict[str, object] = {
         "verified": report.is_ok,
         "violations": [str(violation) for violation in report.violations],
@@ -459,7 +459,7 @@ def verification_values(report: Report) -> dict[str, object]:
 
 
 def verified_row(report: Report) -> Row:
-    """That there is no violation, or all of them."""
+    """Rows of the violations, or of none."""
     if not report.is_ok:
         return violations_row(report.violations, report.n_violations, verification_values(report))
     what = "all trees span, all paths exist" if report.n_steps is None else "every chunk arrives in time"
@@ -499,7 +499,7 @@ def note_rows(notes: Iterable[str]) -> Iterator[Row]:
 def expectation_rows(
     topology: Topology, collective: Collective, rates: Rates, *, nvls: bool = True
 ) -> Iterator[Row]:
-    """What real machines achieve at 1 GB, the library's choice, and the optimum with NVLink SHARP."""
+    """Rows of what real machines achieve at 1 GB, the library's choice, the optimum with NVLS."""
     # here, as bounds of fabrics without a machine need none of it
     from treadle.schedulers.expectations import LARGE_BYTES, Expectations, expectations_of
 
@@ -533,7 +533,7 @@ def _plain(rates: Rates, size: Fraction, time_s: float) -> str:
 
 
 def _expectation_values(found: Expectations) -> Row:
-    """What is achievable, and the library's version, assumed channels and picks, for JSON."""
+    """Achievable rate, and the library's version, assumed channels and picks, for JSON."""
     values: dict[str, object] = {}
     if found.achievable:
         values["achievable"] = [

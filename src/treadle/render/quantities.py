@@ -20,7 +20,7 @@ _LINK_DIGITS = 4
 
 @dataclass(frozen=True)
 class Rates:
-    """How bandwidths are shown.
+    """Format of bandwidths.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ class Rates:
         return format_bandwidth_in(bytes_per_s, self.unit)
 
     def link(self, bytes_per_s: int) -> str:
-        """That of a link: with all its digits as it comes, which can be typed again."""
+        """Bandwidth of a link, with all digits, so that it can be typed again."""
         if not self.unit:
             return format_link_bandwidth(bytes_per_s)
         return format_bandwidth_in(bytes_per_s, self.unit, digits=_LINK_DIGITS)
@@ -94,7 +94,7 @@ def microseconds(seconds: float) -> str:
 
 
 def busbw(algbw: Fraction, collective: Collective) -> Fraction:
-    """What nccl-tests calls busbw, of the size over the time."""
+    """Return busbw as in nccl-tests, from size and time."""
     return algbw * busbw_factor(collective.kind, collective.group_size)
 
 

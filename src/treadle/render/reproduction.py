@@ -1,4 +1,4 @@
-"""What ``reproduce`` reports: the papers' tables and figures, and ours beside them."""
+"""View of ``reproduce``: the papers' tables and figures next to Treadle's."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _cost(exhibit: PaperFigure) -> str:
 
 
 def _line(exhibit: PaperFigure) -> str:
-    """What it is, by which model, or why it is not here."""
+    """Rows of its subject and model, or why it is not reproduced."""
     if not exhibit.is_here:
         return f"{exhibit.what}: {exhibit.reason}"
     return f"{exhibit.what}: {exhibit.model.partition(' (')[0]}" if exhibit.model else exhibit.what

@@ -1,6 +1,6 @@
 """A result as rows: what people read and what JSON holds, said once.
 
-A view of a result is a sequence of rows, each with a label, a text for people and keys for JSON. Terminal
+A view of a result is a sequence of rows, each with a label, a string for people and keys for JSON. Terminal
 text, ``--json``, repr and the HTML of notebooks are made from the same rows.
 """
 
@@ -17,7 +17,7 @@ from treadle.render.table import Table as Table
 from treadle.render.table import wrapped
 
 WIDTH = 96
-"""Longest line of text; a terminal that is narrower gets shorter ones."""
+"""Longest line; a narrower terminal gets shorter ones."""
 _LABEL, _GAP = 11, 2
 _LONGEST_REPR, _SHOWN_ROWS = 200, 12
 
@@ -29,7 +29,7 @@ class Row:
     Parameters
     ----------
     label : str or None
-        A noun; "" continues the row above; None prints the text without a column for labels.
+        A noun; "" continues the row above; None prints the string without a column for labels.
     text : str or None
         None: only for JSON.
     facts : mapping
@@ -113,7 +113,7 @@ def values(view: View) -> dict[str, object]:
 
 
 def lines(view: Sequence[Row | Table], width: int = WIDTH) -> list[str]:
-    """The text of a view: labels in a column, long texts continued below it.
+    """Format a view: labels in a column, long strings continued next to it.
 
     Parameters
     ----------

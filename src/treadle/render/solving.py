@@ -1,4 +1,4 @@
-"""What ``solve``, ``bound``, ``pareto`` and ``repair`` report."""
+"""Views of ``solve``, ``bound``, ``pareto`` and ``repair``."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def solve_rows(
     path: object = None,
     explain: bool = False,
 ) -> Rows:
-    """What ``solve`` reports of one schedule."""
+    """View of ``solve`` of one schedule."""
     topology, collective, bound = result.topology, result.collective, result.bound
     yield from problem_rows(topology, collective, mesh, axes)
     if bound is not None:
@@ -124,7 +124,7 @@ def schedule_rows(result: SolveResult, rates: Rates) -> Iterator[Row]:
 
 
 def _packing_rows(result: SolveResult) -> Iterator[Row]:
-    """Which algorithm packed ForestColl's trees, what the others did, and the lower bound on the height."""
+    """Rows on the packer of ForestColl's trees, the other packers, and the height bound."""
     if result.decomposition:
         yield row("tight cuts", result.decomposition)
     if not isinstance(result.plan.entries[-1].schedule, FactoredSchedule):
@@ -144,7 +144,7 @@ def bound_result_rows(
     axes: str | None = None,
     explain: bool = False,
 ) -> Rows:
-    """What ``bound`` reports."""
+    """View of ``bound``."""
     topology, collective, bound = result.topology, result.collective, result.bound
     yield from problem_rows(topology, collective, mesh, axes)
     shared = shared_rates(result)
@@ -206,7 +206,7 @@ def cut_off_rows(
 
 
 def route_rows(result: RoutesResult, rates: Rates = AS_THEY_COME, *, explain: bool = False) -> Iterator[Row]:
-    """What ``solve --routes`` reports."""
+    """View of ``solve --routes``."""
     plan, best, gap = result.plan, dict[str, object](), ""
     yield from problem_rows(plan.topology, plan.collective)
     if result.bound is not None:
@@ -233,7 +233,7 @@ def route_rows(result: RoutesResult, rates: Rates = AS_THEY_COME, *, explain: bo
 def size_set_rows(
     result: SizeSet, rates: Rates = AS_THEY_COME, *, path: object = None, explain: bool = False
 ) -> Rows:
-    """Ranges of sizes, the schedule of each, and how sure the choices are."""
+    """View of size ranges, the schedule of each, and the uncertain choices."""
     plan, model = result.plan, result.cost_model
     yield from problem_rows(plan.topology, plan.collective)
     if result.bound is not None:
@@ -518,7 +518,7 @@ def tree_front_rows(topology: Topology, collective: Collective, front: TreeFront
 def repair_rows(
     result: RepairResult, rates: Rates = AS_THEY_COME, *, path: object = None, explain: bool = False
 ) -> Rows:
-    """What failed, what that costs, and the new plan."""
+    """View of a repair: the failure, its cost, and the new plan."""
     old, new, solved = result.old, result.new, result.solved
     yield from problem_rows(new.topology, new.collective)
     ranks = f", {counted(len(result.lost_ranks), 'rank')}" if result.lost_ranks else ""
@@ -593,7 +593,7 @@ def _contest_row(contest: CandidateSet) -> Row:
 
 
 def _loss_text(result: RepairResult) -> str:
-    """What the failure costs, of the optimum if both are known and of the plans' throughput."""
+    """Cost of the failure, in the optimum if both are known and in the plans' throughput."""
     text = f"{_share(result.throughput_loss)} of the plan's throughput"
     if result.optimum_loss is not None:
         more = f", {text}" if result.throughput_loss != result.optimum_loss else ""
@@ -643,7 +643,7 @@ def hardened_values(one: HardenedRow, plan: str | None) -> dict[str, Any]:
 def hardened_rows(
     old: Plan, found: Sequence[dict[str, Any]], cells: Sequence[Sequence[str]], folder: object
 ) -> Rows:
-    """What each failure costs, on average and at worst."""
+    """View of the cost of each failure, on average and at worst."""
     yield from (Row(one.label, one.text) for one in problem_rows(old.topology, old.collective))
     yield from framed(Table(HARDEN_HEADINGS, cells, 1, ("CPU s", "optimum", "algbw")))
     failed = [one for one in found if "refusal" in one]

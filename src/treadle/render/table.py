@@ -1,4 +1,4 @@
-"""Tables as lines of text that fit a width: no cell is ever cut.
+"""Tables as lines that fit a width; no cell is ever truncated.
 
 Columns that say least are left out first, and named below the table. Where what has to stay is still too
 wide, the widest column of words wraps, between words and never inside a number; where that is not enough,
@@ -29,7 +29,7 @@ class Table:
     rows : sequence of sequences of str
         As many cells as headings.
     left : int
-        The first so many columns are words, aligned to the left; the others are aligned to the right.
+        Number of leading columns that are words, aligned left; the others are aligned right.
     least : sequence of str
         Headings of columns that may be left out, first those that say least.
     """
@@ -91,7 +91,7 @@ class Table:
         return (" " * _GAP).join(padded).rstrip()
 
     def _folded(self, width: int) -> list[str] | None:
-        """With the widest column of words wrapped; None if that is not enough."""
+        """Return the table with its widest column of words wrapped; None if that is not enough."""
         widths = self._widths()[: self.left]
         if not widths:
             return None
@@ -125,7 +125,7 @@ def _absence(headings: Sequence[str]) -> str:
 
 
 def fold(text: str, width: int) -> str:
-    """A cell in several lines that are no wider, unless a word or number alone is."""
+    """Wrap a cell to a width, which only a single word or number may exceed."""
     lines = [""]
     for piece in _PIECES.findall(text):
         if lines[-1] and width_of((lines[-1] + piece).rstrip()) > width:
@@ -135,7 +135,7 @@ def fold(text: str, width: int) -> str:
 
 
 def wrapped(text: str, width: int, *, indent: int | None = None) -> list[str]:
-    """A line as several that are no wider, broken at blanks, the later ones indented.
+    """Wrap a line to a width at blanks; later lines are indented.
 
     Parameters
     ----------
@@ -164,7 +164,7 @@ def wrapped(text: str, width: int, *, indent: int | None = None) -> list[str]:
 
 
 def width_of(text: str) -> int:
-    """Cells of a terminal that a text takes: East Asian letters two, accents that stand on others none."""
+    """Return a string's width in terminal cells: East Asian characters two, combining accents none."""
     if text.isascii():
         return len(text)
     from unicodedata import combining, east_asian_width  # here, because most names are ASCII

@@ -1,4 +1,4 @@
-"""What ``train`` reports of training steps and of serving."""
+"""Views of ``train``: training steps and serving."""
 
 from __future__ import annotations
 
@@ -214,7 +214,7 @@ def _step_values(one: TrainRow) -> dict[str, object]:
 
 
 def phase_rows(result: ServeResult) -> Rows:
-    """What ``train --phase`` reports: a row for each fabric, schedule and batch."""
+    """View of ``train --phase``: a row for each fabric, schedule and batch."""
     setup, mesh = result.rows[0].outcome.setup, result.mesh
     device = setup.device
     yield from _model_rows(result)

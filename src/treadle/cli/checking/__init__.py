@@ -1,1 +1,1 @@
-"""Commands that judge and write texts."""
+"""Commands that check plans and runtime files, and write runtime files."""

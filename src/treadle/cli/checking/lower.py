@@ -25,7 +25,7 @@ from treadle.schedules.plan import Plan
 
 
 def command(o: Lower) -> int:
-    """Write a plan as text for a runtime, once that text has been read back and checked."""
+    """Export a plan as a runtime file, which is read back and checked before it is written."""
     output = Output(o.json, o.quiet or o.output is None)
     target = find_format(o.to)
     if o.output is None and target.is_per_rank:
@@ -80,7 +80,7 @@ def command(o: Lower) -> int:
 def _places(
     loaded: Plan, plan: Path, place: RuntimeFilePath | None, profile: Profile | None, group: int | None
 ) -> list[RuntimeFilePath | None]:
-    """Where the text of each group goes, or of the one asked for; of a plan of one group, as named."""
+    """Return the path of each group's file, or of the given group's; for one group the given path."""
     n_groups = loaded.collective.n_groups
     if n_groups is None or (group is not None and not (place is not None and place.is_own_folder)):
         return [place]
@@ -105,7 +105,7 @@ def _lowered(
     profile: Profile | None,
     options: TextKeywords,
 ) -> tuple[Lowered, ...]:
-    """The texts of all groups, or of one."""
+    """Lower all groups, or one."""
     paths = ["" if one is None else str(one.path) for one in places]
     in_own_folder = all(one is not None and one.is_own_folder for one in places)
     if group is None:
@@ -126,7 +126,7 @@ def _lowered(
 
 
 def _put(loaded: Plan, result: Lowered) -> None:
-    """The text itself, and what there is to say against it."""
+    """Print the runtime file itself, and warnings."""
     put(result.text)
     for caution in result.cautions:
         warn(caution)

@@ -1,4 +1,4 @@
-"""``treadle lower`` of plans with several ranges of sizes: folders of texts that a runtime chooses from."""
+"""``treadle lower`` of plans with several ranges of sizes: folders of files that a runtime selects from."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from treadle.schedules.plan import Plan
 
 
 def set_folder(plan: Plan, target: Format, output: str | None, options: TextKeywords) -> str | None:
-    """The folder that a set goes to; None where a single text is asked for.
+    """Return the folder of a set of files; None if a single file is requested.
 
     A folder that holds a set is joined by plans of one range, too.
 
     Raises
     ------
     ScheduleError
-        If the plan asks for several texts and no folder is named.
+        If the plan needs several files and no folder is given.
     """
     if not target.deliver or options.get("size_bytes"):
         return None
@@ -50,7 +50,7 @@ def lowered_sets(
     group: int | None,
     **options: Unpack[TextKeywords],
 ) -> dict[str, LoweredSet]:
-    """The texts of all ranges, for each group in a folder of its own, by that folder."""
+    """Lower all size ranges: for each group a folder of files."""
     n_groups = loaded.collective.n_groups
     groups: list[int | None] = (
         [None] if n_groups is None else [*range(n_groups)] if group is None else [group]

@@ -23,7 +23,7 @@ _EXPECTED = "a plan that solve wrote (-o), or a text for a runtime"
 
 
 def command(o: Verify) -> int:
-    """Recompute every claim of a plan, or execute a text; list every violation, or none."""
+    """Recompute every claim of a plan, or interpret a runtime file; list every violation."""
     output = Output.of(o)
     if o.plan.is_dir():
         _refuse_of_texts(o, "this is a folder of plans")
@@ -58,7 +58,7 @@ def _refuse_of_texts(o: Verify, reason: str) -> None:
 
 
 def _verify_jobs(output: Output, folder: Path, topology: Topology | None) -> int:
-    """Judge the plans of jobs that run at once."""
+    """Verify the plans of concurrent jobs."""
     with ProgressLine(quiet=output.is_silent) as progress:
         Context(progress).announce("reading")
         stored = planning.load_jobs(folder)
@@ -69,7 +69,7 @@ def _verify_jobs(output: Output, folder: Path, topology: Topology | None) -> int
 
 
 def _place_text(output: Output, path: Path, topology: Topology, root: int) -> int:
-    """Put a text on a fabric, and tell what is wrong with it or how good it is."""
+    """Route a runtime file on a fabric, and report its violations or its quality."""
     placed = planning.route_file(path, topology, root=root)
     output.show(placed_rows(placed, path, output.rates))
     return 0 if placed.report.is_ok else FAILED

@@ -169,7 +169,7 @@ def _check_changes(o: Design) -> None:
 
 
 def _changes(fabric: Topology, o: Design, progress: ProgressLine) -> Iterator[Row]:
-    """Plan a growth or a reconfiguration, and write it."""
+    """Plan an expansion or a reconfiguration, and write it."""
     if o.grow is not None:
         plan = planning.grow(fabric, o.grow, seed=o.seed, progress=progress)
         yield expansion_row(plan, fabric.n_nodes)

@@ -24,7 +24,7 @@ from treadle.topologies.exports import EXPORTS, EXTENSIONS
 from treadle.topologies.topology import Topology
 
 _LINK_KEYWORDS = re.compile(r'(, )?(\*, )?bandwidth="1B/s", latency="0ns"\)$')
-"""What the direct-connect graphs take besides their own arguments, at the end of a signature."""
+"""Arguments common to all direct-connect graphs, at the end of a signature."""
 
 
 def list_command(o: TopologyList) -> int:
@@ -43,7 +43,7 @@ def list_command(o: TopologyList) -> int:
 
 
 def _group_lines(group: str, entries: Sequence[CatalogueEntry]) -> Iterator[str]:
-    """The entries of a group; link keywords that all of them share stand in its heading only."""
+    """Return the entries of a group; link keywords common to all are in its heading only."""
     short = [_LINK_KEYWORDS.sub(")", entry.signature) for entry in entries]
     shared = all(text != entry.signature for text, entry in zip(short, entries, strict=True))
     yield f'{group} (also bandwidth="1B/s", latency="0ns"):' if shared else f"{group}:"

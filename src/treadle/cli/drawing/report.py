@@ -1,4 +1,4 @@
-"""``treadle report``, and pictures of fabrics and plans."""
+"""``treadle report``, and drawings of fabrics and plans."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PICTURES = (".svg", ".png", ".pdf")
 
 
 def command(o: Report) -> int:
-    """Write a page about a plan or, where -o names a picture, a drawing."""
+    """Write an HTML report about a plan or, if -o names an image, a drawing."""
     output = Output.of(o)
     if o.output is not None and o.output.suffix.lower() in _PICTURES:
         return _draw(output, o)

@@ -10,7 +10,7 @@ from treadle.reproduction.reproduce import reproduce
 
 
 def command(o: Reproduce) -> int:
-    """Compute a table or figure of the papers anew and set it beside what is printed."""
+    """Recompute a table or figure of the papers and compare it with the printed one."""
     view = paper_figure_rows(EXHIBITS) if o.name is None else reproduced_rows(reproduce(o.name, full=o.full))
     Output.of(o).show(view)
     return 0

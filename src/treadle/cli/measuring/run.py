@@ -52,7 +52,7 @@ def command(o: Run) -> int:
 
 
 def _run_keywords(o: Run) -> RunKeywords:
-    """What was said of a run, and nothing of what was not: other runtimes refuse options of devices."""
+    """Return only the given options: other runtimes reject options of devices."""
     found: RunKeywords = keywords(o, Runs, but=("device_protocols", "lane_costs"))
     protocol = o.device_protocols
     if protocol is not None and protocol.strip().lower() == "auto":

@@ -116,7 +116,7 @@ def command(o: Simulate) -> int:
 
 
 def _placed(path: str, topology: Topology | None, progress: ProgressLine) -> PlacedSchedule:
-    """A schedule of others on its fabric; FormatError without one, ScheduleError if it is wrong there."""
+    """Return a third-party schedule on its fabric; FormatError without one, ScheduleError if it is wrong."""
     if topology is None:
         raise FormatError(f"{path}: a schedule of others names no fabric; expected --topology TOPOLOGY")
     Context(progress).announce("placing")

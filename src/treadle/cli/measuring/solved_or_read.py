@@ -35,7 +35,7 @@ class LoadedPlan:
     solved: planning.SolveResult | None = None
 
     def shared(self, progress: ProgressLine) -> SharedRates | None:
-        """What several groups of ranks reach alone and together; of a plan that is verified by now."""
+        """Rates of several groups of a verified plan, alone and together."""
         if self.solved is not None:
             return shared_rates(self.solved)
         if self.plan.collective.blocks is None or self.plan.optimal_algbw is None:
@@ -50,7 +50,7 @@ def solved_or_read(o: ReadOrSolved, *, command: str, progress: ProgressLine) -> 
     Raises
     ------
     TreadleError
-        If the collective is missing, or what only solving accepts is given beside a plan; or there is no
+        If the collective is missing, or an option of solving is given with a plan; or there is no
         such plan.
     """
     plan = o.plan

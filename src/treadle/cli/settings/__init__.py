@@ -1,1 +1,1 @@
-"""What one need not type again, and commands about the command line itself."""
+"""Settings, and commands about the command line itself."""

@@ -1,4 +1,4 @@
-"""What one need not type again: ``treadle.toml`` and variables of the environment.
+"""Settings: ``treadle.toml`` and environment variables.
 
 An option that is typed wins over a variable, that over the file in the current folder, that over the user's
 own. A file in the current folder may have come with somebody's archive: what could make this process run the
@@ -27,7 +27,7 @@ FILE = "treadle.toml"
 MAX_BYTES = 2**16
 """Largest file that is read."""
 OTHER_VARIABLES = ("TREADLE_PLANS", "TREADLE_ALGORITHM", "TREADLE_SLICE", "TREADLE_REQUIRED_ENGINES")
-"""Variables of Treadle's that are no settings of commands: the torch backend's and the tests'."""
+"""Variables of Treadle that are not settings of commands: the torch backend's and the tests'."""
 _TABLE = "cost-model"
 
 
@@ -92,7 +92,7 @@ def settings_files(environment: Mapping[str, str]) -> tuple[Path, ...]:
 
 
 def chosen_settings(environment: Mapping[str, str] | None = None) -> dict[str, ChosenSetting]:
-    """What is in force, by key.
+    """Settings in force, by key.
 
     Parameters
     ----------
@@ -124,7 +124,7 @@ def chosen_settings(environment: Mapping[str, str] | None = None) -> dict[str, C
 
 
 def _read(path: Path, *, is_users: bool) -> dict[str, str]:
-    """Keys and values of a file; none where there is no file."""
+    """Return the keys and values of a file; empty if it does not exist."""
     source = str(path)
     if not is_file(path):
         return {}
@@ -183,7 +183,7 @@ def unknown_variables(environment: Mapping[str, str]) -> list[tuple[str, str]]:
 
 @contextmanager
 def cache_in(chosen: ChosenSetting | None) -> Iterator[None]:
-    """The folder of a file's `cache` stands in the environment meanwhile, where it is looked for."""
+    """Set the environment variable of the cache folder meanwhile, where it is looked up."""
     if chosen is None or os.environ.get(chosen.setting.variable):
         yield
         return

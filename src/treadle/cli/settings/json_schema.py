@@ -1,4 +1,4 @@
-"""What ``--json`` prints, as JSON Schema made of the tables of ``json_output.toml``."""
+"""JSON Schema of the ``--json`` output, made of the tables of ``json_output.toml``."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from treadle.schedulers.schedulers import find_scheduler, schedulers
 
 
 def command(o: Algorithms) -> int:
-    """List all schedulers, those of plug-ins too: form, collectives, needs, options, source."""
+    """List all schedulers, plug-ins included: form, collectives, requirements, options, source."""
     for fault in planning.plug_in_faults():
         warn(fault)
     shown = schedulers() if o.name is None else [find_scheduler(o.name)]

@@ -19,7 +19,7 @@ from treadle.workers import workers
 
 
 def command(o: Compare) -> int:
-    """Show schedulers side by side, each schedule verified, beside the optimum."""
+    """Compare schedulers with each other and with the optimum; each schedule is verified."""
     output = Output.of(o)
     if o.cost_model is not None and o.size is None:
         raise FormatError("--cost-model: valid only for times at sizes; give --size too")

@@ -15,7 +15,7 @@ from treadle.render.solving import front_rows, tree_front_rows
 
 
 def command(o: Pareto) -> int:
-    """Show what lower and fewer trees cost in throughput, or (--max-steps) all steps that are worth it."""
+    """Show the throughput for each height and number of trees, or (--max-steps) of steps."""
     output = Output.of(o)
     problem = planning.make_problem(o.topology, o.collective, root=o.root)
     if o.max_steps is None:

@@ -23,7 +23,7 @@ from treadle.workers import workers
 
 
 def command(o: Repair) -> int:
-    """Plan anew without failed links and nodes, and say what the failure costs."""
+    """Compute a new plan without failed links and nodes, and report the loss."""
     output = Output.of(o)
     if o.every_failure:
         reject(
