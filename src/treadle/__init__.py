@@ -1,50 +1,50 @@
 """Treadle: provably optimal, verified collective-communication schedules for any network fabric.
 
 Fabrics
-    parse                a fabric from a catalogue expression such as "dgx_a100:2", or from a file
-    import_topology      a fabric from a file of others, and what was recognised in it
-    from_networkx        a fabric from a graph of networkx
-    Topology             the value: compute nodes, switches, links
-    TopologyBuilder      makes one, node by node and link by link
-    cabling              the cables of a fabric: ports, racks, lengths, planes of optical switches
-    check_cabling        what was plugged against a cabling list, and the fewest plugs to move
-    grow                 the cables by which a fabric grows, connected at every stage
-    reconfigure          the fewest cross-connects that make one fabric out of another
-    design               the best fabrics of a size and degree, and the best for a workload
+    parse                make a fabric from a catalogue expression such as "dgx_a100:2", or from a file
+    import_topology      import a fabric from a file of another tool
+    from_networkx        make a fabric from a networkx graph
+    Topology             compute nodes, switches and links
+    TopologyBuilder      builds a topology, node by node and link by link
+    cabling              list the cables of a fabric: ports, racks, lengths, planes of optical switches
+    check_cabling        compare the installed cables with a list; fewest plugs to move
+    grow                 plan the cables for more nodes, connected at every stage
+    reconfigure          find the fewest cross-connects that turn one fabric into another
+    design               find the best fabrics of a size and degree, or for a workload
 
 Plans
-    solve                a verified schedule for a collective on a fabric
-    solve_sizes          one plan with the fastest schedule of every size
-    retune               fits the size ranges of such a plan to other costs
-    bound                the exact optimum alone, with its witness
-    compare              schedulers, and schedules of others, side by side
-    repair               a new plan after links or nodes failed
-    harden               a plan for each single failure, beforehand
-    resilience           what random failures leave of a fabric's optimum
-    verify               every violation of a plan, or none
-    load_plan            a plan from its file
-    save_plan            writes a plan's file
-    draw                 a picture of a fabric or a plan
-    report               a page about a plan, to look at in a browser
-    Collective           the value: what is to be done, among which ranks
-    CollectiveKind       allgather, allreduce, alltoall and the others
-    Mesh                 axes of ranks, whose groups communicate at once
+    solve                compute a verified schedule for a collective on a fabric
+    solve_sizes          compute one plan with the fastest schedule of every size
+    retune               recompute the size ranges of a plan for other costs
+    bound                compute the optimum and its certificate, without a schedule
+    compare              compare schedulers, and schedules from other tools
+    repair               compute a new plan after links or nodes failed
+    harden               compute a plan for every single failure in advance
+    resilience           compute how random failures reduce the optimum
+    verify               check a plan and list every violation
+    load_plan            read a plan file
+    save_plan            write a plan file
+    draw                 draw a fabric or a plan
+    report               write an HTML report about a plan
+    Collective           operation and participating ranks
+    CollectiveKind       allgather, allreduce, all-to-all and others
+    Mesh                 axes of ranks, whose groups communicate concurrently
 
 Numbers and files
-    price                seconds of a collective in a group of ranks
-    simulate             predicted times of a plan on its fabric
-    run                  moves real data by a plan, checks and times it
-    train                a step of training on fabrics, simulated
-    capture              a model as a graph of operators, forward and backward
-    parallelize          the best way to shard, recompute and pipeline a model
-    diagnose             why a measured bandwidth is low
-    lower                a plan as text for a runtime
+    price                compute the time of a collective in a group of ranks
+    simulate             predict the times of a plan on its fabric
+    run                  run a plan on real data, check and time it
+    train                simulate a training step on fabrics
+    capture              capture a model as a graph of operators, forward and backward
+    parallelize          find the best way to shard, recompute and pipeline a model
+    diagnose             find why a measured bandwidth is low
+    lower                export a plan as a file for a runtime
 
 Extending
-    scheduler            registers a scheduler
-    operator_rule        registers what an operator of PyTorch is in a captured graph
-    Format               the record of a format that plans are written as
-    register_format      registers one
+    scheduler            register a scheduler
+    operator_rule        register the rule of a PyTorch operator in captured graphs
+    Format               record of a file format for plans
+    register_format      register a format
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ def frozen(values: ArrayLike, dtype: DTypeLike) -> NDArray[Any]:
     Raises
     ------
     OverflowError
-        If integers are asked for and a value is none, or out of range: numpy would wrap or cut it silently.
+        If an integer type is given and a value is not an integer or out of range, since numpy would wrap it.
     """
     given = np.asarray(values)
     with np.errstate(invalid="ignore"):  # of a cast from nan; refused below
@@ -123,7 +123,7 @@ class FrozenArrays:
 
 
 def offsets_of(counts: ArrayLike) -> Int64Array:
-    """Where each run begins, and the end of the last: 0, counts[0], counts[0] + counts[1], ...
+    """Return the start of each run and the end of the last: 0, counts[0], counts[0] + counts[1], ...
 
     Parameters
     ----------
@@ -190,7 +190,7 @@ def distinct(values: Int64Array) -> Int64Array:
 
 
 def distinct_rows(table: Int64Array) -> tuple[Int64Array, Int64Array]:
-    """Which rows of a table are equal.
+    """Group equal rows of a table.
 
     Parameters
     ----------

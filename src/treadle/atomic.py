@@ -91,7 +91,7 @@ def new_folder(path: str | Path) -> Iterator[Path]:
 
 
 def _status(target: Path) -> os.stat_result | None:
-    """What is there; None: nothing."""
+    """Return the status of the path; None if it does not exist."""
     try:
         return target.stat()
     except FileNotFoundError:
@@ -124,8 +124,8 @@ def _replace(target: Path, data: bytes, old: os.stat_result | None) -> None:
 def _keep_access(descriptor: int, old: os.stat_result) -> None:
     """Give a new file the owner, group and permissions of the old one.
 
-    Where the group cannot be given, ours gets no more than everybody had. Set-user-ID and the like are not
-    kept: nobody executes what we write.
+    Where the group cannot be given, it gets no more than others had. Set-user-ID and the like are not
+    kept: written files are not executed.
     """
     new = os.fstat(descriptor)
     if (new.st_uid, new.st_gid) != (old.st_uid, old.st_gid):

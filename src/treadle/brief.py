@@ -1,4 +1,4 @@
-"""Reprs of values that hold much: one line with the key figures, whatever the value's size."""
+"""Short reprs of large values: one line with their key facts."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ MOST_CHARACTERS = 200
 """Longest repr."""
 _MOST_WORD = 40
 _RARE = {"is_late", "is_embedded"}
-"""What is said only where it holds."""
+"""Facts that appear only if they hold."""
 _Value = TypeVar("_Value", bound=type)
 
 
 def brief(*names: str) -> Callable[[_Value], _Value]:
-    """Decorator of a dataclass, above `dataclass`: its repr is its name and these figures, on one line.
+    """Decorator of a dataclass, above `dataclass`: its repr is its name and these facts, on one line.
 
     Notebooks and rich show the same figures (`treadle.notebook.displayed`).
 
@@ -62,7 +62,7 @@ def brief(*names: str) -> Callable[[_Value], _Value]:
 
 
 def _found(value: Any, path: str) -> Any:
-    """What attributes of attributes lead to; None where one of them is None."""
+    """Follow attributes of attributes; None if one of them is None."""
     for name in path.split("."):
         value = None if value is None else getattr(value, name)
     return value
@@ -127,6 +127,6 @@ def _number(name: str, noun: str, value: Any) -> str:
 
 
 def _counted(number: int, noun: str) -> str:
-    """How many there are of a plural: ``1 row``."""
+    """Return a count and its noun, e.g. ``1 row``."""
     one = f"{noun.removesuffix('ies')}y" if noun.endswith("ies") else noun.removesuffix("s")
     return f"{number} {one if number == 1 else noun}"

@@ -1,7 +1,7 @@
 """Arguments of public functions, held against their annotations: a wrong type is an error of one line.
 
 The annotations are the only description of a parameter; `checked` reads them when a function is first called.
-A parameter may have a hook instead, which takes what people pass (a text with a unit) and returns what the
+A parameter may have a hook instead, which takes what people pass (a string with a unit) and returns what the
 function works with. A protocol allows whatever the function itself finds in it.
 """
 
@@ -28,7 +28,7 @@ Hook = Callable[[Any, str], Any]
 """Takes a value and the words that name its place, and returns what the function takes."""
 
 _MOST_ELEMENTS = 1000
-"""So many elements of a sequence are looked at."""
+"""Number of elements of a sequence that are checked."""
 _WORDS: Mapping[object, str] = types.MappingProxyType(
     {int: "an integer", float: "a number", bool: "True or False", str: "a text", bytes: "bytes"}
 )
@@ -44,7 +44,7 @@ def checked(known_as: str = "", /, **hooks: Hook) -> Callable[[_Function], _Func
     known_as : str
         The public function that calls this one, which messages name; default the function itself.
     **hooks
-        For single parameters: what makes of an argument what the function takes, and refuses the rest.
+        For single parameters: a converter from an argument to the function's type, which rejects the rest.
     """
 
     def decorate(function: _Function) -> _Function:
@@ -172,7 +172,7 @@ def _is_container(value: Any, origin: Any, arguments: tuple[Any, ...]) -> bool:
 
 
 def format_error(hint: Any) -> str:
-    """What an annotation allows, in words."""
+    """Describe the values that an annotation allows."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
         words = [format_error(one) for one in arguments if one is not type(None)]

@@ -1,4 +1,4 @@
-"""Runs the compiled core so that it can be watched, interrupted and timed."""
+"""Runs the compiled core with progress, interruption and time limits."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def run_core(stage: str, call: Callable[[Int64Array], Result]) -> Result:
 
 
 def run_until(stage: str, call: Callable[[Int64Array], Result]) -> Result:
-    """As `run_core`, of a call that returns the best so far when stopped: the deadline is no error."""
+    """Same as `run_core` for a call that returns its best result when stopped: a deadline is no failure."""
     outcome: list[Result] = []
     with contextlib.suppress(TimeLimitError):
         run_core(stage, lambda control: outcome.append(call(control)))
@@ -87,9 +87,9 @@ def run_until(stage: str, call: Callable[[Int64Array], Result]) -> Result:
 
 
 def _wait_for(event: threading.Event) -> None:
-    """Wait for a core that was told to stop, through any further Ctrl-C; the first one is on its way up.
+    """Wait for a core that is being stopped, through any further Ctrl-C; the first is being raised.
 
-    An interpreter that exits while the core still runs aborts the whole process.
+    An interpreter that ends while the core still runs aborts the process.
     """
     while not event.is_set():
         with contextlib.suppress(KeyboardInterrupt):

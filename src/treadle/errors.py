@@ -1,4 +1,4 @@
-"""Errors that Treadle raises for bad input: one line that says what, where, expected and found, remedy."""
+"""Errors that Treadle raises for bad input: one line with what, where, expected and found, and a fix."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class FormatError(TreadleError):
     message : str
         What failed, expected and found.
     source : str, optional
-        File name or the text being parsed.
+        File name or the string being parsed.
     line, column : int, optional
         Place, counted from 1.
     """

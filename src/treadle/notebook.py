@@ -1,6 +1,6 @@
-"""How values show themselves in notebooks and under rich: key figures, the first rows, a picture.
+"""Display of values in notebooks and under rich: key facts, the first rows, a drawing.
 
-Only values of a few kinds have a picture; what draws it lies far above most of them and is loaded when a
+Only a few types of values have a drawing; the code that draws is far above most of them and loads when a
 notebook asks, as `treadle` loads its functions.
 """
 
@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import Any, TypeVar
 
 MOST_BYTES = 20_000
-"""Of the HTML of a value."""
+"""Largest number of rows in the HTML of a value."""
 _MOST_ROWS, _MOST_COLUMNS, _MOST_CELL = 12, 10, 60
 _PICTURES = "treadle.drawing.notebook_drawing:draw_inline"
 _Value = TypeVar("_Value", bound=type)
@@ -26,7 +26,7 @@ def displayed(figures: Callable[[Any], Sequence[str]]) -> Callable[[_Value], _Va
     Parameters
     ----------
     figures : callable
-        Of a value its key figures, each in words.
+        Function from a value to its key facts, each a string.
     """
 
     def decorate(kind: _Value) -> _Value:
@@ -45,7 +45,7 @@ def displayed(figures: Callable[[Any], Sequence[str]]) -> Callable[[_Value], _Va
 
 
 def own_repr(value: object) -> list[str]:
-    """Key figures of a value whose repr says them: ``<Name words>`` or ``<Name: words>``."""
+    """Return the key facts of a value from its repr: ``<Name words>`` or ``<Name: words>``."""
     return [repr(value).strip("<>").removeprefix(type(value).__name__).lstrip(": ")]
 
 

@@ -1,4 +1,4 @@
-"""What installed packages bring by entry points: found by name, loaded when it is asked for."""
+"""Plug-ins of installed packages, by entry points: found by name, loaded on use."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def find_plug_ins(group: str, *, taken: Container[str] = ()) -> Mapping[str, tup
 
 
 def load_plug_in(entry: EntryPoint, *others: EntryPoint) -> object | Unsupported:
-    """What an entry point names, or why not, in one line; it must be the only one of its name."""
+    """Load the object of an entry point, or return the reason in one line; its name must be unique."""
     if others:
         values = ", ".join(one.value for one in (entry, *others))
         return Unsupported(f"several plug-ins have that name ({values})")

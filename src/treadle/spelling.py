@@ -9,13 +9,13 @@ from treadle.errors import FormatError, TreadleError
 _LONGEST = 40
 """Characters of a name that are compared and shown; nothing known is longer."""
 _PART = 3
-"""Letters from which on a part of a name stands for it: ``a100`` for ``dgx_a100``."""
+"""Length from which a part of a name suggests it: ``a100`` for ``dgx_a100``."""
 _MARGIN = 0.05
-"""Less alike than the likest by more than this is not what was meant."""
+"""Names less similar than the best match by more than this are not suggested."""
 
 
 def folded(name: str) -> str:
-    """A name without what people spell in several ways: case, blanks, hyphens and underscores.
+    """Normalize a name: case, blanks, hyphens and underscores.
 
     Examples
     --------
@@ -42,7 +42,7 @@ def similarly_spelt(name: str, known: Iterable[str]) -> str | None:
 
 
 def close_names(name: str, known: Iterable[str], *, most: int = 2) -> list[str]:
-    """Known names that are like this one, the likest first: a few letters differ, or it is a part of them."""
+    """Return similar known names, the best first: a few characters differ, or it is a part of them."""
     from difflib import SequenceMatcher, get_close_matches  # here, because most names are right
 
     wanted = folded(name[:_LONGEST])
@@ -67,7 +67,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """What follows the complaint about an unknown name; "" where nothing is like it.
+    """Return the suggestion after an unknown name; "" if nothing is similar.
 
     Examples
     --------

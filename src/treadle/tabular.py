@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pandas
 
 Cell = str | int | float | bool | None
-"""What stands in a table: numbers in SI units, which the column's name ends with."""
+"""Cells of a table: numbers in SI units, which the column's name ends with."""
 
 
 _FORMULA = ("=", "+", "-", "@", "\t")

@@ -67,7 +67,7 @@ def read_toml(text: str, kind: type[T], *, source: str = "") -> T:
     Raises
     ------
     FormatError
-        If a line is very long, the text is not TOML, or `read_value` rejects it.
+        If a line is very long, the file is not TOML, or `read_value` rejects it.
     """
     for number, line in enumerate(text.splitlines(), start=1):
         if len(line) > _MAX_LINE:

@@ -95,7 +95,7 @@ def parse_bandwidth(text: str) -> int:
     Raises
     ------
     FormatError
-        Without a unit, with an unknown one, or if the value is no whole number of bytes/s.
+        Without a unit, with an unknown one, or if the value is not an integer in bytes/s.
 
     Examples
     --------
@@ -121,7 +121,7 @@ def parse_size(text: str) -> int:
     Raises
     ------
     FormatError
-        Without a unit, with an unknown one, or if the value is no whole number of bytes.
+        Without a unit, with an unknown one, or if the value is not an integer in bytes.
 
     Examples
     --------
@@ -163,7 +163,7 @@ def parse_time_ns(text: str) -> int:
     Raises
     ------
     FormatError
-        Without a unit, with an unknown one, or if the value is no whole number of nanoseconds.
+        Without a unit, with an unknown one, or if the value is not an integer in nanoseconds.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Why something cannot be done this way, as a value: another way may do."""
+"""Reason why something is not supported this way, as a value: another way may be."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Unsupported:
-    """Returned in the place of a result by what need not apply; errors are for what nothing else can mend.
+    """Returned instead of a result by algorithms that need not apply; errors are for anything final.
 
     Parameters
     ----------
     reason : str
         What does not hold, in one line, for users' eyes.
     place : str
-        What it is about (an algorithm, a piece of a fabric), where the reason does not say so itself.
+        Subject (an algorithm, a part of a fabric), if the reason does not name it.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Where independent work runs: threads of this process, or the workers of a cluster."""
+"""Backends of independent work: threads of this process, or the workers of a cluster."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ANSWER_S = 30.0
 def workers(
     *, threads: int | None = None, cluster: str | None = None, connect_s: float = CONNECT_S
 ) -> Iterator[None]:
-    """Give what is called within this context so many threads, or the workers of a cluster.
+    """Set the number of threads, or the cluster, for calls within this context.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ def workers(
     Notes
     -----
     The same as ``joblib.parallel_config(n_jobs=...)`` and ``parallel_config("dask", client=...)``, with
-    errors in one line. Values go to the workers pickled, as dask does: whoever can reach a scheduler can run
+    errors in one line. Values go to the workers pickled, as dask does: any user of a scheduler can run
     code on its workers.
 
     Examples

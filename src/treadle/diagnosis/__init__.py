@@ -1,1 +1,1 @@
-"""Why a measured collective is slow: logs of nccl-tests and NCCL as values, and what in them is suspect."""
+"""Diagnosis of slow collectives: logs of nccl-tests and NCCL as values, and the causes they show."""

@@ -1,4 +1,4 @@
-"""The catalogue of suspects: what each looks for, and which lines prove it; the surest come first."""
+"""The catalogue of causes: what each looks for, and which lines prove it; the surest come first."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ RESTRICTIONS = (
 
 
 def restricting(case: Case, found: tuple[Cause, ...]) -> list[Cause]:
-    """A variable holds NCCL back, and no other suspect names it yet."""
+    """A variable restricts NCCL, and no other cause names it yet."""
     named = {line for one in found for line in one.lines}
     suspects: list[Cause] = []
     for restriction in RESTRICTIONS:
@@ -167,7 +167,7 @@ def slow_links(case: Case, _: tuple[Cause, ...]) -> list[Cause]:
 
 
 def _figures(log: Log) -> dict[str, list[tuple[LogLine, str, Fraction]]]:
-    """Of GPUs and network cards of all hosts: PCIe, NVLinks in all, ports; with the line and a name."""
+    """Speeds of GPUs and NICs of all hosts: PCIe, total NVLink, ports; with line and name."""
     found: dict[str, list[tuple[LogLine, str, Fraction]]] = {"PCIe": [], "NVLinks": [], "a port": []}
     for tree in log.trees:
         gpu, where = "", 0

@@ -1,4 +1,4 @@
-"""Suspects: why a figure is low, each with the lines of the log that prove it, and what to do about it."""
+"""Causes of a low bandwidth, each with the log lines that prove it and a fix."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from treadle.diagnosis.log import Log, ResultTable
 from treadle.diagnosis.log_lines import LogLine
 
 MOST_LINES = 4
-"""Of evidence that a suspect carries."""
+"""Largest number of lines that a cause has as evidence."""
 
 
 class Fact(Protocol):
@@ -50,7 +50,7 @@ class Cause:
 
 
 def make_cause(name: str, text: str, remedy: str, *evidence: LogLine | Fact | None) -> list[Cause]:
-    """The suspect that lines or facts prove, `MOST_LINES` at most; none where there is no evidence."""
+    """Return the cause with at most `MOST_LINES` lines of evidence; nothing without evidence."""
     lines = [one if isinstance(one, LogLine) else one.line for one in evidence if one is not None]
     return [Cause(name, text, tuple(lines[:MOST_LINES]), remedy)] if lines else []
 
@@ -66,13 +66,13 @@ class PcieLimit:
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """A log beside what its fabric could do.
+    """A log and what its fabric can do.
 
     Parameters
     ----------
     log : Log
     table : ResultTable, optional
-        The one that is judged; None if the log has none that can be.
+        The table to explain; None if the log has no usable one.
     share : float, optional
         Measured over what rings carry (an all-to-all: over the optimum); None if that is not known.
     is_low : bool
@@ -121,13 +121,13 @@ class Rule:
     ----------
     name : str
     find : callable
-        find(case, found): suspects, given those that earlier rules found.
+        find(case, found): causes, given those of earlier rules.
     looks_for : str
-        What it suspects, for people.
+        Description of the cause.
     evidence : str
         Which lines prove it.
     is_always : bool
-        It speaks even where the figure is as it should be.
+        Applies even if the measurement is normal.
     """
 
     name: str

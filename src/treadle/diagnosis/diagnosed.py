@@ -1,4 +1,4 @@
-"""What a diagnosis says, as values."""
+"""Result values of a diagnosis."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from treadle.topologies.readers.imported import Imported
 from treadle.topologies.topology import Topology
 
 RING, OPTIMUM, IN_NETWORK = "ring", "optimum", "in-network"
-"""Names of yardsticks."""
+"""Names of reference bandwidths."""
 
 
 @brief("name", "share", "place")
 @dataclass(frozen=True)
 class ReferenceBandwidth:
-    """What a figure is held against.
+    """A bandwidth that the measurement is compared with.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ class ReferenceBandwidth:
 @brief("collective", "n_ranks", "topology", "yardsticks", "above")
 @dataclass(frozen=True)
 class CheckedTable:
-    """A table of the log beside the fabric.
+    """A table of the log compared with the fabric.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ class CheckedTable:
         The row with the highest busbw.
     topology : Topology
         As NCCL uses it: with the NICs that it uses.
-    yardsticks : tuple of Yardstick
+    yardsticks : tuple of ReferenceBandwidth
         Ring, optimum and, where it applies, the in-network optimum; those of the whole fabric last.
     above : str
         What is said of a figure above the optimum; "" for others.
@@ -84,14 +84,14 @@ class CheckedTable:
     with_nvls: Limit | None = None
 
     def reference(self, name: str) -> ReferenceBandwidth | None:
-        """The yardstick of that name, of the NICs in use."""
+        """Return the reference of that name, for the NICs in use."""
         return next((one for one in self.yardsticks if one.name == name and not one.is_whole), None)
 
 
 @displayed(own_repr)
 @dataclass(frozen=True)
 class Diagnosis:
-    """What a log and a fabric say together.
+    """Diagnosis of a log on its fabric.
 
     Parameters
     ----------
@@ -104,14 +104,14 @@ class Diagnosis:
         What was taken for granted of a fabric that comes from the log.
     judgements : tuple of CheckedTable
     unjudged : tuple of (ResultTable, str)
-        Tables without a judgement, and why.
-    suspects : tuple of Suspect
+        Tables that could not be checked, and why.
+    suspects : tuple of Cause
     used_nics, fabric_nics : int
         Of a box; 0 if not known.
     late : tuple of str
-        Yardsticks for which time did not suffice.
+        References that were not computed in time.
     missing : str
-        Why there is no fabric, and which option gives it; "" if there is one or nothing to judge.
+        Why the fabric is unknown, and which option gives it; "" if it is known or no table was found.
 
     Examples
     --------

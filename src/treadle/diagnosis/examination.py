@@ -1,4 +1,4 @@
-"""A log's tables beside the limits of their fabric, one by one."""
+"""Compare a log's tables with the limits of their fabric, one by one."""
 
 from __future__ import annotations
 
@@ -58,17 +58,17 @@ HEALTHY_IN_BOX = 0.75
 HEALTHY_IN_NETWORK = 0.6
 
 
-"""Of the in-network optimum: NVLink SHARP is known to reach 480 of 700 GB/s (69%) on eight H100."""
+"""Fraction of the in-network optimum: NVLink SHARP reaches 480 of 700 GB/s (69%) on eight H100."""
 
 
 HEALTHY_ALLTOALL = 0.6
 
 
-"""Of an all-to-all's optimum, which no ring comes near."""
+"""Fraction of an all-to-all's optimum."""
 
 
 class Examination:
-    """Judges a log's tables one by one, then asks the catalogue of suspects."""
+    """Checks a log's tables one by one, then searches the catalogue of causes."""
 
     def __init__(self, log: Log, fabric: LogFabric | Unsupported, kind: CollectiveKind | None) -> None:
         self._log, self._fabric, self._kind = log, fabric, kind
@@ -285,7 +285,7 @@ class Examination:
         found.append((name, self._limits[name, *key]))
 
     def _capable(self, topology: Topology, boxes: Boxes, *, is_above: bool) -> Topology | None:
-        """The fabric with switches that sum, if it or the log says so or nothing else explains a figure."""
+        """Return the fabric with in-network reduction, if the log shows it or a value requires it."""
         if topology.multicast.any() or topology.aggregation.any():
             return topology
         log = self._log
@@ -333,7 +333,7 @@ def _groups(noun: str, sizes: Sequence[int]) -> str:
 
 
 def _above(yardsticks: Sequence[ReferenceBandwidth]) -> str:
-    """What a figure above the optimum means."""
+    """Explain a value above the optimum."""
     shares = {one.name: one.share for one in yardsticks if not one.is_whole}
     if shares.get(OPTIMUM, 0) <= 1:
         return ""
@@ -344,7 +344,7 @@ def _above(yardsticks: Sequence[ReferenceBandwidth]) -> str:
 
 
 def _is_low(yardsticks: Sequence[ReferenceBandwidth]) -> bool:
-    """Whether no yardstick of the NICs in use says that a healthy system does no better."""
+    """Whether the value is below the healthy range of every reference for the NICs in use."""
     healthy = {
         RING: HEALTHY_SHARES.get(yardsticks[0].place, HEALTHY_IN_BOX),
         OPTIMUM: HEALTHY_ALLTOALL if yardsticks[0].name == OPTIMUM else 1.0,

@@ -1,4 +1,4 @@
-"""Where a limit binds, in words."""
+"""Position of the bottleneck that sets a limit."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from treadle.topologies.topology import Topology
 
 
 class LimitPosition(StrEnum):
-    """Where the links lie that set a limit; the words that reports use."""
+    """Position of the links that set a limit, as reports print it."""
 
     GPU = "all links of a GPU"
     BOX = "the GPUs' links within a box"
@@ -26,7 +26,7 @@ class LimitPosition(StrEnum):
 
 
 def limit_position_of(topology: Topology, boxes: Boxes, limit: Limit) -> LimitPosition:
-    """Where a limit binds.
+    """Return the position of a limit's bottleneck.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What a log says, as values; every fact has the line that says it."""
+"""Contents of a log as values; every fact has its line."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ class RingEnds:
 
 @dataclass(frozen=True)
 class ChannelCount:
-    """How many channels NCCL uses for collectives, and how many of NVLink SHARP (-1: not said)."""
+    """Number of channels that NCCL uses for collectives and for NVLink SHARP (-1: unknown)."""
 
     line: LogLine
     collective: int
@@ -168,7 +168,7 @@ class SetVariable:
 
 @dataclass(frozen=True)
 class Pick:
-    """What NCCL ran at a size: ``AllReduce: 1048576 Bytes -> Algo RING proto LL channel{Lo..Hi}={0..23}``.
+    """NCCL's choice at a size: ``AllReduce: 1048576 Bytes -> Algo RING proto LL channel{Lo..Hi}={0..23}``.
 
     `size` is as NCCL states it: one rank's part of an allgather and a reduce-scatter. `channels` is 0 if the
     line does not say.

@@ -1,7 +1,7 @@
 """The fabric that a log itself shows: NCCL's system trees of boxes, and how many boxes there are.
 
 A box whose own tree is in the log and has other speeds or fewer links than that of the first is taken as its
-tree shows it: a figure of a damaged fabric is held against the damaged fabric.
+tree shows it: a measurement of a damaged fabric is compared with the damaged fabric.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from treadle.topologies.topology import TopologyBuilder
 from treadle.unsupported import Unsupported
 
 FORMAT = "nccl-log"
-"""What the reader of system trees is called."""
+"""Name of the reader of system trees."""
 _NETWORK = "one-switch"
-"""Assumed of a network that nobody describes: none between the same NICs is faster."""
+"""Assumed network if none is described: no network between the same NICs is faster."""
 
 
 def fabric_of_log(log: Log, options: ImportOptions) -> LogFabric | Unsupported:
@@ -79,7 +79,7 @@ def _others(
     -------
     dict of host to (place of its box, fabric of as many boxes like that)
     list of str
-        Hosts whose box is another, and cannot stand in the place of the first.
+        Hosts whose box differs and cannot replace the first.
     """
     own: dict[str, tuple[int, Imported]] = {}
     unlike: list[str] = []
@@ -150,7 +150,7 @@ def _damaged(imported: Imported, own: Mapping[str, tuple[int, Imported]]) -> Imp
 
 
 def _measures(box: Box) -> tuple[object, ...]:
-    """What boxes of one kind have in common, whatever their devices are called."""
+    """Return a key that is equal for equal boxes, whatever their devices are called."""
     links = sorted((link.gpu, link.other is None, link.other or 0, link.bandwidth) for link in box.links)
     gpus = tuple(one.slot.bandwidth or 0 for one in box.gpus)
     nics = tuple((nic.slot.bandwidth or 0, nic.bandwidth or 0) for nic in box.nics)
@@ -173,7 +173,7 @@ def _refused(reason: str) -> Unsupported:
 
 
 def _count(log: Log, gpus: int) -> int | Unsupported:
-    """How many boxes there are."""
+    """Return the number of boxes."""
     n_ranks = len(log.ranks) or log.n_ranks
     hosts = len({rank.host for rank in log.ranks.values()})
     if not hosts and len(log.rank_hosts) == n_ranks:

@@ -25,7 +25,7 @@ _NCCL = re.compile(
     r"(?:[^\[\]]{0,200}?) NCCL (?P<level>INFO|WARN|TRACE) ?"
 )
 _FURTHEST = 500
-"""How far before NCCL's name the host's may begin."""
+"""Largest distance from the host's name to NCCL's."""
 # what mpirun --tag-output, srun --label and the like put before each line
 _PREFIX = re.compile(
     r"^(?:\[\d+,\d+\](?:<std(?:out|err|diag)>)?:?\s?|<std(?:out|err)>:?\s?|\[\d+\]:? ?|\d+:\s)"
@@ -41,7 +41,7 @@ class LogLine:
     number : int
         From 1.
     text : str
-        As it stands in the log, without colours and control characters, at most 200 characters.
+        As in the log, without colours and control characters, at most 200 characters.
     """
 
     number: int

@@ -30,7 +30,7 @@ from treadle.diagnosis.result_tables import TableReader
 from treadle.errors import FormatError
 
 _MOST = 256
-"""Of the facts of a kind."""
+"""Largest number of facts of a kind."""
 _MOST_HOPS = 8192
 _MOST_HOSTS = 8192
 _MOST_RANKS = 2**17

@@ -1,4 +1,4 @@
-"""What a log says between the lines: which collective, how many ranks, how many network cards, NVLinks."""
+"""Facts derived from a log: the collective, and the numbers of ranks, NICs and NVLinks."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def kind_of(table: ResultTable) -> CollectiveKind | Unsupported:
 
 
 def ranks_of(table: ResultTable, kind: CollectiveKind) -> int:
-    """How many ranks busbw / algbw shows, where both are printed with digits enough; else 0."""
+    """Derive the number of ranks from busbw / algbw if both have enough digits; else 0."""
     row = max(table.rows, key=lambda row: row.algbw)
     if row.algbw < 1:
         return 0
@@ -49,7 +49,7 @@ _ONE_CARD = re.compile(r"(?<!^mlx)[0-9]$")
 
 
 def used_nics(log: Log) -> int:
-    """Network cards that NCCL uses on a host: those it lists, else those it was told; 0 if neither says."""
+    """Return the number of NICs that NCCL uses on a host: listed ones, else configured ones, else 0."""
     listed = [len(one.devices) for one in log.networks if one.kind != "Socket"]
     if listed:
         return max(listed)

@@ -1,4 +1,4 @@
-"""What is amiss between boxes: network cards left idle, TCP, data through the CPU, rails crossed, ACS."""
+"""Causes between boxes: idle NICs, TCP, data through the CPU, crossed rails, ACS."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from treadle.diagnosis.log import NetworkHop, RingEnds
 from treadle.spelling import counted
 
 _MANY_GPUS = 4
-"""So many GPUs of a box that share a NIC are worth a question."""
+"""Number of GPUs per NIC from which a restriction of NICs is suspicious."""
 _FAR = ("PHB", "SYS")
 """Types of paths between GPU and network card that lead through a CPU."""
 
@@ -27,7 +27,7 @@ def idle_nics(case: Case, _: tuple[Cause, ...]) -> list[Cause]:
 
 
 def _narrowed(case: Case) -> list[Cause]:
-    """Of a fabric made of the log nobody knows the NICs that NCCL was told to leave."""
+    """Report restricted NICs of a fabric derived from the log, where unused NICs are unknown."""
     setting = case.log.setting("NCCL_IB_HCA")
     if setting is None or setting.value.startswith("^") or not (case.is_low and case.spans_hosts):
         return []
@@ -114,7 +114,7 @@ def crossed_rails(case: Case, _: tuple[Cause, ...]) -> list[Cause]:
 
 
 def pcie(case: Case, _: tuple[Cause, ...]) -> list[Cause]:
-    """More network cards hang from a GPU's PCIe than that can feed."""
+    """More NICs are attached to a GPU's PCIe than it can feed."""
     limit, log = case.pcie, case.log
     if limit is None:
         return []

@@ -1,8 +1,8 @@
-"""What a measured busbw is held against: rings by NCCL's rule, the optimum, the optimum with in-network sums.
+"""Reference bandwidths of a measured busbw: NCCL's rings, the optimum, the in-network optimum.
 
 NCCL's rule: each ring passes each GPU of a box over the box's own links, and enters and leaves each box once.
 All rings together then carry at most the least cut that parts the GPUs of a box, within the box alone, and at
-most the least cut that parts boxes, each taken as one; the maintainers of NCCL judge figures by that number.
+most the least cut that parts boxes, each taken as one; the maintainers of NCCL compare with that number.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Limit:
     links : tuple of int
         Links of the fabric that bind, rising; empty where nothing as short as that proves the limit.
     capacity : int
-        Of these links together, bytes/s; 0 if they are no cut.
+        Of these links together, bytes/s; 0 if they are not a cut.
     is_priced : bool
         The links are those with a price: no cut proves the limit, prices of many links do together.
     is_upper_bound : bool
@@ -220,7 +220,7 @@ def _shape(topology: Topology) -> bytes:
 
 
 def with_nics(topology: Topology, boxes: Boxes, count: int) -> Topology:
-    """The fabric with so many links, the first, from each box to the network, and as many back."""
+    """Return the fabric with only the first `count` links from each box to the network and back."""
     keep = np.ones(topology.n_links, dtype=np.bool_)
     before = egress_links(topology, boxes)
     for links in boxes.leaving(topology):
@@ -238,7 +238,7 @@ def with_nics(topology: Topology, boxes: Boxes, count: int) -> Topology:
 
 
 def _neighbours(topology: Topology, keep: BoolArray) -> Int64Array:
-    """How many nodes each node has a link to."""
+    """Return the number of neighbours of each node."""
     n = topology.n_nodes
     pairs = np.unique(topology.tails[keep].astype(np.int64) * n + topology.heads[keep])
     return np.bincount(pairs // n, minlength=n)
@@ -272,7 +272,7 @@ def without_sums(topology: Topology) -> Topology:
 
 
 def with_sums(topology: Topology, boxes: Boxes, *, nvls: bool, sharp: bool) -> Topology | None:
-    """The fabric with switches that copy and sum; None if it has none that could.
+    """Return the fabric with in-network multicast and aggregation; None if no switch is capable.
 
     Parameters
     ----------

@@ -12,7 +12,7 @@ from treadle.diagnosis.log import OTHER_TESTS, TESTS, ListedRank, ResultTable, T
 from treadle.diagnosis.log_lines import LogLine, LogMessage
 
 MAX_ROWS = 200_000
-"""Of all tables together."""
+"""Largest number of rows of all tables together."""
 MAX_TABLES = 1000
 MAX_RANKS = 2**17
 _MAX_SIZE = 2**60
@@ -146,7 +146,7 @@ def _by_heading(heading: Sequence[str], words: Sequence[str]) -> _Columns | None
 
 
 def _by_count(words: Sequence[str]) -> _Columns | None:
-    """As `_by_heading`, where no heading was seen: each side has time, algbw, busbw and #wrong."""
+    """Same as `_by_heading`, without a heading: each side has time, algbw, busbw and #wrong."""
     numbers = list(takewhile(lambda word: word == "N/A" or _number(word) is not None, words))
     root = None
     if len(numbers) % 4 == 1:

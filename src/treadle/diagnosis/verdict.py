@@ -165,7 +165,7 @@ def verdict_of(
     ----------
     table : ResultTable
     kind : CollectiveKind
-    system : System or Refusal
+    system : System or Unsupported
     given : Conditions
     assumes_nics : bool
         The number of NICs is not known: half of them or more may be all.

@@ -1,4 +1,4 @@
-"""Schedulers by size as a picture: times over the quickest one's, with those in colour that win somewhere."""
+"""Plot of schedulers by size: times over the fastest one's; schedulers that win somewhere have colours."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from treadle.viz.matplotlib_plots import new_plot, plot_bytes
 _MARKERS = "osD^v<>Pp*hX"
 _MOST_NAMES = 3
 _MOST_TIMES = 16
-"""Slower rows leave the picture, so that those that matter can be told apart."""
+"""Slower rows are left out, so that the relevant ones can be distinguished."""
 
 
 def plot_comparison(found: Comparison, *, title: str = "", file_format: str = "png") -> bytes:
@@ -80,6 +80,6 @@ def plot_comparison(found: Comparison, *, title: str = "", file_format: str = "p
 
 
 def _label(names: list[str]) -> str:
-    """Those of the same times share a line."""
+    """Group the rows with equal times into one line."""
     more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
     return ", ".join(names[:_MOST_NAMES]) + more

@@ -29,11 +29,11 @@ from treadle.viz.painting import Painting, by_cut, by_hop, by_load
 
 _SHOWN = ("load", "cut", "tree:RANK")
 FORMATS = ("svg", "png", "pdf")
-"""Of pictures."""
+"""Formats of drawings."""
 
 
 def check_drawing_name(path: Path | str) -> None:
-    """FormatError for a name that ends in no format of pictures.
+    """Raise FormatError unless the extension is a format of drawings.
 
     Examples
     --------
@@ -45,7 +45,7 @@ def check_drawing_name(path: Path | str) -> None:
 
 
 def painting_of(subject: FabricLike | PlanLike, show: str) -> Painting:
-    """The picture before it is written (`draw`)."""
+    """Return the drawing before it is written (`draw`)."""
     plan = _plan(subject)
     if plan is None:
         if show:
@@ -135,7 +135,7 @@ def describe_cut(plan: Plan) -> CutDescription:
 
 @dataclass(frozen=True)
 class CutDescription:
-    """A cut as told from its smaller side.
+    """A cut described from its smaller side.
 
     Parameters
     ----------

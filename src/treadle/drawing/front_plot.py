@@ -1,4 +1,4 @@
-"""A front of trees as a picture: throughput by height, a line for each number of trees per root."""
+"""Plot of a front of trees: throughput by height, a line for each number of trees per root."""
 
 from __future__ import annotations
 

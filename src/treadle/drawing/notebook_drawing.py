@@ -1,4 +1,4 @@
-"""The picture of a value in a notebook."""
+"""Drawing of a value in a notebook."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from treadle.topologies.topology import Topology
 from treadle.viz.svg import svg
 
 _MOST_NODES = 5000
-"""Of fabrics that are drawn whenever a cell ends with one: a tenth of a second."""
+"""Largest fabric drawn whenever a cell ends with one: takes a tenth of a second."""
 
 
 def draw_inline(value: Any) -> bytes:

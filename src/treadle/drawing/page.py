@@ -1,7 +1,7 @@
-"""One file of HTML from values: nothing in it is loaded, and no text of the values is run.
+"""One file of HTML from values: it loads nothing, and no string of the values is executed.
 
 Values are a JSON text in a block that browsers do not run; the script puts them on the page as text only. The
-policy in the page's head forbids everything but this style and this script, told by their hashes.
+policy in the page's head forbids everything but this style and this script, identified by their hashes.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class _Subject:
 
 
 class PageKind(Enum):
-    """What a page is about."""
+    """Subject of a report."""
 
     PLAN = _Subject(
         ("fabric.js", "charts.js", "cells.js", "plan.js"),
@@ -82,7 +82,7 @@ def table(
     picks: str | None = None,
     left_out: str | None = None,
 ) -> dict[str, object]:
-    """A table of a page; the form of each column is told with its name. What is None is left away."""
+    """Make a table of a report; each column has a name and a form. None is left out."""
     values = {
         **{"panel": panel, "id": identity, "title": title, "note": note},
         **{"columns": list(map(list, columns)), "rows": rows, "picks": picks, "leftOut": left_out},
@@ -91,7 +91,7 @@ def table(
 
 
 def text_columns(*names: str) -> list[tuple[str, str]]:
-    """Columns of text, for `table`."""
+    """Make string columns for `table`."""
     return [(name, "text") for name in names]
 
 
@@ -100,7 +100,7 @@ def _hash(text: str) -> str:
 
 
 def _variables() -> str:
-    """Colours of pictures, the same as in files of `draw`, as variables of both themes."""
+    """Colours of drawings, as in files of `draw`, as variables of both themes."""
     light, dark = _theme("light"), _theme("dark")
     widths = "".join(f".{style.name}{{stroke-width:{style.width}}}" for style in _styles())
     strokes = "".join(

@@ -28,15 +28,15 @@ from treadle.verification.loads import algbw_of
 
 
 def busy_links(plan: Plan) -> tuple[NDArray[np.float64], BoolArray]:
-    """Of large sizes, where latencies vanish.
+    """Loads at large sizes, where latencies vanish.
 
     Returns
     -------
     array of float, shape (links,)
-        Share of the time for which each link is busy. All flows at once, steps as slices of messages follow
+        Utilization of each link. All flows are concurrent; steps are pipelined as slices of messages follow
         each other; the time is that of the fullest link, or of a host whose injection is capped.
     array of bool, shape (links,)
-        Whether it is busy all the time, by exact numbers.
+        Whether it is saturated, by exact numbers.
 
     Raises
     ------
@@ -52,7 +52,7 @@ def busy_links(plan: Plan) -> tuple[NDArray[np.float64], BoolArray]:
 
 
 def _loads(plan: Plan) -> Iterator[NDArray[Any]]:
-    """Units over each link, step by step; of what flows at once in one."""
+    """Units over each link, step by step; concurrent flows are one step."""
     topology, schedule = plan.topology, plan.entries[-1].schedule
     if isinstance(schedule, ForestSchedule):
         yield link_loads(topology, schedule)

@@ -1,4 +1,4 @@
-"""How a rank's data spread: which links it takes, after how many others."""
+"""Spreading of a rank's data: links with their number of hops."""
 
 from __future__ import annotations
 

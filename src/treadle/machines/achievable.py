@@ -173,7 +173,7 @@ def _rows(system: System, n_ranks: int) -> _Rows | Unsupported:
 def achievable(
     system: System | Topology, kind: CollectiveKind | str, size_bytes: int, n_ranks: int | None = None
 ) -> Achievable | Unsupported:
-    """Return the time that NCCL achieves on a system, or why there are no measured rows.
+    """Return the time that NCCL achieves on a system, or why measured rows are missing.
 
     Parameters
     ----------

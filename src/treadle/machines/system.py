@@ -124,7 +124,7 @@ def system_of(topology: Topology) -> System | Unsupported:
 
     Notes
     -----
-    Boxes are what the names of ranks say, and must be alike. Links between GPUs of a box are fast ones if
+    Boxes are given by the names of ranks, and must be equal. Links between GPUs of a box are fast ones if
     they are direct or lead to an NVSwitch; else the fastest link of a GPU is its PCIe slot. The generation of
     PCIe cards is assumed from the slot: PCIe 5.0 Blackwell, else Ampere.
 
@@ -222,6 +222,6 @@ _DIRECT_NVLINK = (150 * 10**9, 300 * 10**9)
 _LEAST_PCIE, _MOST_PCIE = 3 * 10**9, 65 * 10**9
 """Sixteen lanes of PCIe 5.0 carry 63 GB/s."""
 _NICS = ((30 * 10**9, Generation.AMPERE), (60 * 10**9, Generation.HOPPER))
-"""What comes with NICs of 200 and 400 Gbit/s."""
+"""Generation usual with NICs of 200 and 400 Gbit/s."""
 _NVLINKS = ((200, Generation.VOLTA), (375, Generation.AMPERE), (675, Generation.HOPPER))
 """Most GB/s per GPU and direction: half-way between 150, 300, 450 and 900."""

@@ -31,13 +31,13 @@ _ITERATION_WORK, _ENTRY_WORK, _INTEGER_WORK = 300, 2000, 2000
 iteration in branch and bound, with the rest."""
 
 _MOST_NODES = 2000
-"""Of the search tree; in numbers, so that results do not depend on the machine."""
+"""Limits of the search tree, as counts, so that results do not depend on the machine."""
 
 _GAP = 0.01
 """An integer solution this close to the best is as good: callers need one, a good one where that is cheap."""
 
 _SAFE = 2**31
-"""Values below this are told from their neighbours within the solver's tolerances."""
+"""Values below this are distinguished from their neighbours within the solver's tolerances."""
 
 
 class RestrictedMaster(Program):
@@ -87,7 +87,7 @@ class RestrictedMaster(Program):
     def exact_optimum(self) -> Vertex | None:
         """An optimal vertex of the program so far, unscaled, that exact arithmetic confirms.
 
-        The last solve's, mostly; where floats do not tell the program's numbers apart, of a basis found on a
+        The last solve's, mostly; where floats do not distinguish the program's numbers, of a basis found on a
         closer look (`math.exact`). None if that fails.
 
         Raises
@@ -141,7 +141,7 @@ class RestrictedMaster(Program):
 
     @property
     def _shape(self) -> tuple[int, int]:
-        """Columns and rows of the program; the solver has fewer where it refuses numbers as too large."""
+        """Columns and rows of the program; the solver has fewer where it rejects numbers as too large."""
         return len(self._program.costs), len(self._program.rows)
 
     def _idle_basis(self) -> Basis:

@@ -5,7 +5,7 @@ and dual sides are compared in rationals. A solver in floats takes what is below
 that misleads it, the program is moved to the exact basic solution of its last basis and enlarged until what
 was overlooked there is about 1 in size, then solved in floats again: the new basis overlooks far less, in the
 end nothing. Iterative refinement of linear programs after Gleixner, Steffy and Wolter (INFORMS Journal on
-Computing 28, 2016), with exact basic solutions in place of theirs.
+Computing 28, 2016), with exact basic solutions instead.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _PRIMES = (2**127 - 1, 2**521 - 1, 2**2203 - 1)
 """Mersenne primes: rationals with numerator and denominator below sqrt(p / 2) are recovered from residues."""
 
 _LARGEST = 1e17
-"""Of bounds and costs that solvers are given; they count 1e20 as infinite."""
+"""Largest bound or cost given to solvers, which treat 1e20 as infinite."""
 
 _MOST_BITS = 1000
 """Powers of two that floats hold."""
 
 Basis = tuple[BoolArray, BoolArray]
-"""Which columns, and which rows' slacks, are basic."""
+"""Basic columns, and rows whose slacks are basic."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class LinearProgram:
 
 @dataclass(frozen=True)
 class OptimalityGap:
-    """How far a basic solution is from an optimum.
+    """Distance of a basic solution from an optimum.
 
     Parameters
     ----------
@@ -93,7 +93,7 @@ class OptimalityGap:
 
 
 def optimality_gap(program: LinearProgram, vertex: Vertex) -> OptimalityGap:
-    """What a basic solution lacks of an optimum, exactly."""
+    """Compute the exact infeasibilities of a basic solution."""
     values, scale = over_common_denominator(vertex.primal)
     slacks = [
         Fraction(rhs * scale - sum(a * values[j] for j, a in row.items()), scale)

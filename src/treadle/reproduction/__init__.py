@@ -1,3 +1,3 @@
-"""The papers' tables and figures: ours, computed when asked for, beside what is printed."""
+"""The papers' tables and figures, recomputed and compared with the printed ones."""
 
 from __future__ import annotations

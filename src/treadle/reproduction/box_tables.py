@@ -51,7 +51,7 @@ def figure_4_1(_full: bool) -> Iterator[ReproducedValue]:
 
 
 def figure_4_2(_full: bool) -> Iterator[ReproducedValue]:
-    """How often a GPU's shard crosses InfiniBand on its way to all others."""
+    """Count how often a GPU's shard crosses InfiniBand on its way to all others."""
     crossings = {}
     for title, algorithm in (("ring", "ring"), ("ForestColl", "forestcoll")):
         trees = 1 if algorithm == "forestcoll" else None
@@ -132,7 +132,7 @@ def figure_4_9(_full: bool) -> Iterator[ReproducedValue]:
 
 
 def figure_b_1(_full: bool) -> Iterator[ReproducedValue]:
-    """What it costs to turn switches into rings beforehand."""
+    """Cost of replacing switches by rings in advance."""
     best, unwound = (planning.bound(made(), ALLGATHER).algbw for made in (two_boxes, two_boxes_of_rings))
     yield ReproducedValue("(a) optimum with switches", gigabytes(best), "GB/s for b = 1 GB/s")
     yield ReproducedValue("(d) optimum with rings in their place", gigabytes(unwound), "GB/s for b = 1 GB/s")
@@ -140,7 +140,7 @@ def figure_b_1(_full: bool) -> Iterator[ReproducedValue]:
 
 
 def blink_variants(fabric: str) -> Iterator[ReproducedValue]:
-    """Allreduces from a single root beside ForestColl's reduce-scatter and allgather, GB/s in the limit.
+    """Single-root allreduces compared with ForestColl's reduce-scatter and allgather, GB/s in the limit.
 
     "Blink+Switch": a maximum packing of out-trees from one root over ForestColl's switch removal, turned
     round to reduce; both share the links. "Undirected": each tree reduces one way and broadcasts the other

@@ -60,7 +60,7 @@ class CurveSetting:
 UNSLICED = "alpha-beta, unsliced"
 """End of the labels of ratios by the alpha-beta model with whole messages."""
 Sizes = int | tuple[int, int]
-"""A size, or a range over which the text gives a mean."""
+"""A size, or a range over which the paper gives a mean."""
 
 
 @dataclass(frozen=True)
@@ -88,16 +88,16 @@ class Claim:
     sizes: tuple[Sizes, ...]
 
     def label(self, sizes: Sizes) -> str:
-        """Of the printed figure."""
+        """Label of the printed figure."""
         return f"{self._name}, {format_sizes(sizes)}"
 
     def label_of_full_steps(self, sizes: Sizes) -> str:
-        """Of the ratio by the alpha-beta model, where no message is sliced."""
+        """Label of the ratio by the alpha-beta model, where no message is sliced."""
         return f"{self.label(sizes)}, {UNSLICED}"
 
     @property
     def label_of_limit(self) -> str:
-        """Of the ratio as the size grows, by the costs of the schedules."""
+        """Label of the ratio as the size grows, by the costs of the schedules."""
         return f"{self._name}, limit"
 
     @property
@@ -106,7 +106,7 @@ class Claim:
 
 
 def format_sizes(sizes: Sizes) -> str:
-    """As people write them."""
+    """Format sizes as people write them."""
     return "-".join(map(format_size, sizes)) + " mean" if isinstance(sizes, tuple) else format_size(sizes)
 
 
@@ -128,7 +128,7 @@ class Measured:
 
 
 Results = Mapping[tuple[str, str, str], Measured]
-"""By setting, panel and label."""
+"""Claims by setting, panel and label."""
 
 
 def _box_panels(fabric: str) -> tuple[Panel, ...]:

@@ -229,7 +229,7 @@ FFT_GRID = 1296
 """Points of the largest grid along each side."""
 FFT_RANKS = 27
 _MEMORY_GBPS = (50, 100, 200)
-"""Memory bandwidths of a server for which the FFT is told: the paper does not state it."""
+"""Memory bandwidths of a server assumed for the FFT: the paper does not state it."""
 _PASSES = 5
 """Passes over a slab: FFTs along three axes, packing and unpacking; each reads and writes all of it."""
 

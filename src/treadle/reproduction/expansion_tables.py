@@ -85,7 +85,7 @@ TABLE_A1: dict[int, dict[str, Construction]] = {
         "(UniRing(1,4) x UniRing(1,8))^2": Power(Product((RING, bfb("uni_ring(1, 8)"))), 2),
     },
 }
-"""By size; BiRing(1,4) has an odd degree and can only be a ring one way."""
+"""Graphs by size; BiRing(1,4) has an odd degree and can only be a unidirectional ring."""
 TABLE_3_5: dict[int, Construction] = {
     5: bfb("complete(5)"),
     6: DegreeExpansion(bfb("complete(3)"), 2),
@@ -100,7 +100,7 @@ TABLE_3_5: dict[int, Construction] = {
 
 @dataclass(frozen=True)
 class AllgatherCost:
-    """Of an allgather that was built: N, d, T_L / alpha, T_B in M/B."""
+    """Values of a constructed allgather: N, d, T_L / alpha, T_B in M/B."""
 
     nodes: int
     degree: int
@@ -109,12 +109,12 @@ class AllgatherCost:
 
     @property
     def is_bandwidth_optimal(self) -> bool:
-        """Whether no allgather of so many nodes can have a lower T_B."""
+        """Whether no allgather on this number of nodes has a lower T_B."""
         return self.t_b == bandwidth_optimum(self.nodes)
 
     @property
     def is_moore_optimal(self) -> bool:
-        """Whether no graph of so many nodes can have fewer steps."""
+        """Whether no graph with this number of nodes has fewer steps."""
         return self.steps == moore_steps(self.nodes, self.degree)
 
 
@@ -270,7 +270,7 @@ def figure_3_4(_full: bool) -> Iterator[ReproducedValue]:
 
 
 def table_3_3(_full: bool) -> Iterator[ReproducedValue]:
-    """What each expansion makes of a base: nodes, degree, what is preserved; on one base each."""
+    """Effect of each expansion on one base: nodes, degree, what is preserved."""
     cases: dict[str, Construction] = {
         "L^2(K3)": LineGraph(bfb("complete(3)"), 2),
         "UniRing(1,4)*2": DegreeExpansion(bfb("uni_ring(1, 4)"), 2),

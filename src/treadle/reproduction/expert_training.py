@@ -22,7 +22,7 @@ from treadle.training.training_options import CommunicationStreams, TrainingOpti
 ALPHA_S = 10e-6
 NODE_BYTES_PER_S = 100 * GIGABIT
 EFFICIENCY = 0.20
-"""Of an A100's bf16 peak: not stated in the paper, and fitted to figure 3.9."""
+"""Fraction of an A100's bf16 peak: not stated in the paper, fitted to figure 3.9."""
 SEQUENCES = 2048
 TOKENS: Mapping[str, int] = MappingProxyType({"encoder": 512, "decoder": 512})
 PRINTED_RATE = MappingProxyType({256: 4.10e-3, 1024: 8.12e-4})
@@ -95,7 +95,7 @@ def torus_costs(side: int) -> DirectConnectCosts:
 
 
 def bound_costs(nodes: int) -> DirectConnectCosts:
-    """What no fabric of so many nodes of degree 4 beats."""
+    """Bound for all fabrics with this number of nodes of degree 4."""
     rate, t_b = float(all_to_all_limit(nodes, 4)), bandwidth_optimum(nodes)
     return _Costs("bound", nodes, moore_steps(nodes, 4), t_b, exchange=rate, is_bound=True)
 
@@ -125,7 +125,7 @@ def expert_step(
 
 
 def exchange_fraction(step: StepOutcome) -> float:
-    """Of the iteration, in %."""
+    """Fraction of the iteration, in %."""
     return 100 * float(step.exposed_s[Category.ALLTOALL] / step.iteration_s)
 
 
@@ -141,7 +141,7 @@ def _bucket(step: StepOutcome) -> str:
 
 
 def figure_3_9(full: bool) -> Iterator[ReproducedValue]:
-    """Iterations of both models on ours, ShiftedRing and torus, beside what no fabric beats."""
+    """Iterations of both models on Treadle's fabric, ShiftedRing and torus, compared with the bound."""
     for case in CASES:
         yield from _case(case, full=full)
 
@@ -205,7 +205,7 @@ def _frontier(case: ExpertCase, model: TrainingModel, best: StepOutcome) -> Iter
 
 
 def figure_a_5(_full: bool) -> Iterator[ReproducedValue]:
-    """What the drawn timeline shows, counted on a simulated one."""
+    """Counts of the paper's timeline, on a simulated one."""
     case = CASES[0]
     costs = fabric_costs(case.best, TABLE_A1[case.nodes][case.best])
     step = expert_step(without_routers(zoo_model(case.model)), costs)

@@ -37,7 +37,7 @@ ALPHA_S = 10e-6
 BYTES_PER_S = 12.5e9
 MEGABYTE = 2**20
 LATE = range(900, 1001)
-"""The sizes that the text is about."""
+"""Sizes that the paper discusses."""
 
 
 def allreduce_us(candidate: FabricCandidate, size: int) -> float:
@@ -51,7 +51,7 @@ def bound_us(n: int, size: int) -> float:
 
 
 def summary_symbols(construction: Construction) -> str:
-    """Which expansions are in it, as figure A.4 labels them: R, L, D, P, C, or the family of a bare base."""
+    """Return the expansions in it, as figure A.4 labels them: R, L, D, P, C, or the family of a bare base."""
     if isinstance(construction, Parallel):
         return summary_symbols(construction.of)
     if isinstance(construction, Base):
@@ -92,7 +92,7 @@ ALL_TO_ALL = ("generalized_kautz", "circulant", "shifted_ring", "double_binary_t
 
 
 def side(n: int) -> int:
-    """Of the square torus with n nodes; 0 where there is none."""
+    """Value of the square torus with n nodes; 0 if there is none."""
     root = isqrt(n)
     return root if root * root == n and root > 2 else 0
 
@@ -156,7 +156,7 @@ def mean_ratio(rows: Sequence[Sequence[float | None]], other: int, ours: int) ->
 
 
 def figure_3_7(full: bool) -> Iterator[ReproducedValue]:
-    """What the text says of the curves from N = 900 to 1000."""
+    """Statements of the paper on the curves from N = 900 to 1000."""
     search = Finder(Tables(shipped_tables().figures).bases)
     reduced = [allreduce_row(search, n, MEGABYTE) for n in LATE]
     for name in ALLREDUCE[1:-1]:
@@ -190,7 +190,7 @@ def _flow_over_bound(n: int) -> float:
 
 
 def figure_a_4(full: bool) -> Iterator[ReproducedValue]:
-    """Which construction is the fastest at most sizes, and how far the best is above the bound."""
+    """Construction that is fastest at most sizes, and gap of the best to the bound."""
     nodes = 2000 if full else 500
     every = shipped_tables()
     # Without abelian digraphs and catalogue graphs of all sizes, which leave no other family anything to win.

@@ -1,4 +1,4 @@
-"""How long schedules take to make, CPU seconds of one thread: figure 4.14, tables B.2 and 3.6."""
+"""CPU seconds of schedule generation on one thread: figure 4.14, tables B.2 and 3.6."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def _breadth_first(expression: str) -> ReproducedValue:
 
 
 def _exact(expression: str, steps: int, chunks: int, solver: SolverProcess) -> ReproducedValue:
-    """As SCCL was set up: the fewest steps, any rounds; the search is in a process of its own."""
+    """SCCL's setting: the fewest steps, any rounds; the search runs in its own process."""
     topology = parse(expression)
     n = topology.n_nodes
     start = process_time()

@@ -35,12 +35,12 @@ TABLE_A2 = {
     189: "Line graph of Tutte's 12-cage",
     728: "Incidence graph of GH(3,3)",
 }
-"""By size; distance_regular(4, N) makes them."""
+"""Graphs by size; distance_regular(4, N) makes them."""
 _DEGREES = (2, 4, 8, 16)
 
 
 def table_a_2(_full: bool) -> Iterator[ReproducedValue]:
-    """Steps of the distance-regular graphs of degree 4, beside both Moore bounds."""
+    """Steps of the distance-regular graphs of degree 4, and both Moore bounds."""
     for n, name in TABLE_A2.items():
         value = bfb_value(parse(f"distance_regular(4, {n})"))
         yield ReproducedValue(f"{name}, N={n}: T_L", value.diameter, "alpha")
@@ -92,7 +92,7 @@ def table_a_3(_full: bool) -> Iterator[ReproducedValue]:
 
 
 def figure_3_10(full: bool) -> Iterator[ReproducedValue]:
-    """T_L and T_B of breadth-first broadcasts on cubes and square tori, beside what nothing can beat."""
+    """T_L and T_B of breadth-first broadcasts on cubes and square tori, and their lower bounds."""
     for n in (2, 3, 4, 5, 6, *((10,) if full else ())):
         yield from _beside_optimum(f"hypercube({n})")
     for side in (2, 3, 4, 5, 6, *((50,) if full else ())):
@@ -125,7 +125,7 @@ def figure_a_6(_full: bool) -> Iterator[ReproducedValue]:
 
 
 def figure_a_7(full: bool) -> Iterator[ReproducedValue]:
-    """How far generalized Kautz graphs are from both optima, at worst, up to 2000 nodes."""
+    """Worst gaps of generalized Kautz graphs to both optima, up to 2000 nodes."""
     most = 2000 if full else 240
     for d in _DEGREES:
         sizes = range(d + 1, most + 1)
@@ -142,7 +142,7 @@ def figure_a_7(full: bool) -> Iterator[ReproducedValue]:
 
 
 def figure_a_8(_full: bool) -> Iterator[ReproducedValue]:
-    """A graph that is what the text says of the Diamond topology."""
+    """Find a graph with the properties that the paper states of the Diamond topology."""
     yield from _base("Diamond", "diamond()")
 
 

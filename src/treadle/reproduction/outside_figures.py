@@ -1,4 +1,4 @@
-"""What others measured: training steps, where a model is fitted on one row, and collectives."""
+"""Third-party measurements: training steps, with a model fitted on one row, and collectives."""
 
 from __future__ import annotations
 

@@ -13,12 +13,12 @@ from treadle.errors import FormatError
 
 
 class FigureBasis(StrEnum):
-    """Where our side of a table or figure comes from."""
+    """Origin of Treadle's side of a table or figure."""
 
     COMPUTED = "computed"
     """Exact, or certified from both sides, or CPU time of this machine."""
     SIMULATED = "simulated"
-    """By a model, which the record names; theirs was measured on machines that are not here."""
+    """Computed by a model, which the record names; the paper's was measured on real machines."""
     FITTED = "fitted"
     """Fitted on measured rows, next to such rows and limits of its errors."""
     NO_FIGURES = "no figures"
@@ -27,7 +27,7 @@ class FigureBasis(StrEnum):
 
 @dataclass(frozen=True)
 class ReproducedValue:
-    """One figure of ours.
+    """One reproduced value.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ def yes_or_no(label: str, *, holds: bool) -> ReproducedValue:
 
 
 _TITLES = {"preprint": "ForestColl preprint", "alltoall": "all-to-all paper"}
-"""By the beginning of a name; others are of the dissertation."""
+"""Papers by the beginning of a name; others belong to the dissertation."""
 Making = Callable[[bool], Iterable[ReproducedValue]]
 """Computes the figures; True: all of them, False: those that take seconds."""
 
@@ -88,7 +88,7 @@ class PaperFigure:
     Raises
     ------
     FormatError
-        If a record has a function and no need of one, or the other way round.
+        If a record has a function without need, or needs one and has none.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""What the papers print, as data: a figure per label, its citation, and why ours differs where it does."""
+"""Printed values of the papers as data: a value per label, its citation, and why Treadle's differs."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ ROUGHLY = Fraction(1, 10)
 _BARELY = Fraction(1, 100)
 """Share by which a value may be below what is printed with a + at its end."""
 _SPARE = Fraction(1, 100)
-"""Of half a unit in the last printed place: 0.5005 is printed 0.500 or 0.501."""
+"""Tolerance on half a unit in the last printed place: 0.5005 is printed 0.500 or 0.501."""
 
 
 @dataclass(frozen=True)
 class PrintedFigure:
-    """A figure as it stands in the paper.
+    """A value as printed in the paper.
 
     Parameters
     ----------
@@ -33,7 +33,7 @@ class PrintedFigure:
         A number in the row's unit, with ``~``, ``<``, ``>``, ``up to`` or a ``+`` at its end where the paper
         is not more exact, or a range such as ``85 to 95``; anything else is compared word for word.
     why : str
-        Why ours differs, or what is wrong with it; "" where they agree.
+        Why Treadle's value differs, or what is wrong with the printed one; "" if they agree.
     is_erratum : bool
         The paper contradicts itself or what can be proved.
     side : str
@@ -46,7 +46,7 @@ class PrintedFigure:
     side: str = ""
 
     def reason(self, ours: Fraction | float | str | None) -> str:
-        """Why this value differs or is absent; "" if it agrees or is on the side that is not explained."""
+        """Reason why this value differs or is absent; "" if it agrees or is on the unexplained side."""
         if ours is None:
             return self.why
         if self.agrees(ours):
@@ -109,7 +109,7 @@ class PrintedFigure:
 
 @dataclass(frozen=True)
 class PublishedFigure:
-    """A table or figure as it stands in the paper.
+    """A table or figure as printed in the paper.
 
     Parameters
     ----------
@@ -127,7 +127,7 @@ class PublishedFigure:
 
 @cache
 def published_figures() -> Mapping[str, PublishedFigure]:
-    """All that is printed, by the name of the exhibit."""
+    """All printed tables and figures, by name."""
     text = (files("treadle.reproduction") / "data" / "printed.toml").read_text(encoding="utf-8")
     return {name: _exhibit(name, table) for name, table in tomllib.loads(text).items()}
 
@@ -158,7 +158,7 @@ def _sided(name: str, why: str | Mapping[str, str]) -> tuple[str, str]:
 
 
 def rounded(value: Fraction | float, digits: int = 5) -> str:
-    """A number with so many digits, as people write it."""
+    """Format a number with a given number of digits, as people write it."""
     number = float(value)
     if number == 0 or number != number:
         return "0" if number == 0 else "-"

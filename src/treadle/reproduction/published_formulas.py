@@ -20,7 +20,7 @@ def published_tree_time_s(n: int, alpha_s: float, transfer_s: float) -> float:
     Notes
     -----
     Not stated there; 2 (2 h - 1 + k) (alpha + 2 M / (k B)) with h = floor(log2 N) and the best power of two k
-    gives the caption of table 3.4, 1434 us at N = 1024 (k = 16): trees whose nodes serve one child at a time.
+    gives the caption of table 3.4, 1434 us at N = 1024 (k = 16): nodes send to one child at a time.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Compute a table or figure and set it beside what is printed."""
+"""Compute a table or figure and compare it with the printed one."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from treadle.reproduction.printed import PrintedFigure, PublishedFigure, publish
 
 @dataclass(frozen=True)
 class ReproducedRow:
-    """A figure of ours and the printed one.
+    """A reproduced value and the printed one.
 
     Parameters
     ----------
-    ours : Ours
+    ours : ReproducedValue
     printed : PrintedFigure, optional
         None where the paper prints none: curves have no numbers.
     """
@@ -29,7 +29,7 @@ class ReproducedRow:
 
     @property
     def ratio(self) -> float | None:
-        """Ours over theirs, where both are numbers."""
+        """Ratio of the reproduced to the printed value, if both are numbers."""
         theirs = None if self.printed is None else self.printed.value
         if not theirs or self.ours.value is None or isinstance(self.ours.value, str):
             return None
@@ -44,7 +44,7 @@ class ReproducedRow:
 
     @property
     def why(self) -> str:
-        """Why they differ, if they do; and what else there is to say of this row."""
+        """Reason why they differ, and remarks on this row."""
         theirs = "" if self.printed is None else self.printed.reason(self.ours.value)
         return "; ".join(filter(None, (theirs, self.ours.note)))
 
@@ -64,7 +64,7 @@ class Reproduced:
 
     Parameters
     ----------
-    exhibit : Exhibit
+    exhibit : PaperFigure
     printed : PublishedFigure
     rows : tuple of ReproducedRow
     is_full : bool
@@ -86,7 +86,7 @@ def find_figure(name: str) -> PaperFigure:
     Raises
     ------
     FormatError
-        If there is none; names those that are spelt alike.
+        If it is unknown; the message names similar ones.
     """
     wanted = (
         name.lower()
@@ -105,7 +105,7 @@ def find_figure(name: str) -> PaperFigure:
 
 
 def reproduce(name: str, *, full: bool = False) -> Reproduced:
-    """Compute a table or figure of the papers and set it beside what is printed.
+    """Compute a table or figure of the papers and compare it with the printed one.
 
     Parameters
     ----------

@@ -18,9 +18,9 @@ from treadle.training.training_options import CommunicationStreams, TrainingOpti
 FABRIC = "dgx_a100:2"
 RANKS = 16
 EFFICIENCY = 0.65
-"""Of an A100's bf16 peak: fitted to figure 4.13, as is the next."""
+"""Fraction of an A100's bf16 peak: fitted to figure 4.13, as is the next."""
 NETWORK = Fraction(88, 100)
-"""Of the rates of both schedulers."""
+"""Fraction of the rates of both schedulers."""
 KAPPA = 2
 MEASURED = (Fraction(187 * 10**9), Fraction(247 * 10**9))
 """Allgather of 1 GB by NCCL and ForestColl, bytes/s: preprint, table 3."""
@@ -45,7 +45,7 @@ CASES = (
     ShardedCase("Llama-2-70b", "llama-2-70b", 1, 1024),
     ShardedCase("Llama-3-119b", "llama-3-119b", 1, 1024),
 )
-"""Batches of Llama-3-8b and of the 70b stand in the text; the others are assumed."""
+"""Batches of Llama-3-8b and 70b are given in the paper; the others are assumed."""
 
 
 def searched_rates() -> tuple[Fraction, Fraction]:
@@ -73,7 +73,7 @@ def compute_fraction(step: StepOutcome) -> float:
 
 
 def gain(slow: StepOutcome, fast: StepOutcome) -> float:
-    """By how much an iteration is shorter, in %."""
+    """Reduction of the iteration time, in %."""
     return 100 * float(1 - fast.iteration_s / slow.iteration_s)
 
 

@@ -1,4 +1,4 @@
-"""Times of the papers' schedules by the simulator, and the ratios that the papers measured beside them.
+"""Simulated times of the papers' schedules, compared with the ratios that the papers measured.
 
 Every size takes the best of 1 to 64 slices, unless a curve is of whole messages. What is printed was measured
 on real machines: directions and ratios are to be compared, not GB/s.
@@ -127,7 +127,7 @@ def _tree_time_s(plan: Plan, size: int, alpha_ns: int) -> float:
 
 
 def ratio(results: Results, claim: Claim, sizes: Sizes) -> float:
-    """Simulated time of the other curve to ours, at a size or as a mean over a range."""
+    """Ratio of the other curve's simulated time to Treadle's, at a size or as a mean over a range."""
     ours, others = _both(results, claim)
     low, high = sizes if isinstance(sizes, tuple) else (sizes, sizes)
     chosen = [size for size in ours.seconds if low <= size <= high]
@@ -225,7 +225,7 @@ def figure_a_2(full: bool) -> Iterator[ReproducedValue]:
 
 
 def figure_3_11(full: bool) -> Iterator[ReproducedValue]:
-    """Tori with slow hosts; the text gives means over sizes, the quick form is about their limits."""
+    """Tori with slow hosts; the paper gives means over sizes, the quick form their limits."""
     yield from _claimed("figure-3.11", full)
     for name, panel in panels_of("tori")[1].items():
         cap = panels_of("tori")[0].cap
@@ -235,7 +235,7 @@ def figure_3_11(full: bool) -> Iterator[ReproducedValue]:
 
 
 def figure_4_10(full: bool) -> Iterator[ReproducedValue]:
-    """MI250 boxes: what the text says, and what single-root allreduces are worth in the limit."""
+    """MI250 boxes: statements of the paper, and single-root allreduces in the limit."""
     yield from _claimed("figure-4.10", full)
     for title, fabric in (("8+8", "mi250(2, 8)"), *((("16+16", "mi250(2)"),) if full else ())):
         for one in blink_variants(fabric):

@@ -20,12 +20,12 @@ from treadle.training.training_options import CommunicationStreams, TrainingOpti
 ALPHA_S, OVERHEAD_S, NODE_BYTES_PER_S = 13.33e-6, 21.60e-6, 79 * GIGABIT
 """A.1.2: fitted by the paper to its measurements."""
 EFFICIENCY = 0.3
-"""Of the tf32 peak, as PyTorch trains unless told otherwise; assumed."""
+"""Fraction of the tf32 peak, PyTorch's default for training; assumed."""
 BUCKET, FIRST_BUCKET = 25 * 2**20, 2**20
 """PyTorch's DDP."""
 GRADIENT_BYTES = 4
 SMALL_BATCH = 64
-"""Of each GPU, for all small models (3.8.4)."""
+"""Batch of each GPU, for all small models (3.8.4)."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ def testbed_costs(nodes: int) -> dict[str, Costs]:
     """Costs of the best topology of table 3.5, ShiftedRing and double binary tree.
 
     Of the tree: its height in steps each way, and half the data over one of four links, up and down. On 12
-    nodes this is 1.4, 2.0 and 2.2 times ours at 1 KB, 1 MB and 1 GB; figure 3.6 has 1.25, 1.8 and 2.
+    nodes this is 1.4, 2.0 and 2.2 times Treadle's at 1 KB, 1 MB and 1 GB; figure 3.6 has 1.25, 1.8 and 2.
     """
     _, found = allgather_of(TABLE_3_5[nodes])
     steps_and_shares = {

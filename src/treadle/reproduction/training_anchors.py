@@ -1,6 +1,6 @@
-"""Steps that others measured and published, set beside steps simulated with one number fitted on one row.
+"""Published training steps, compared with steps simulated with one value fitted on one row.
 
-Sources: data/printed.toml. What was fitted stands in the rows, with the row it was fitted on.
+Sources: data/printed.toml. Fitted values are in the rows, with the row of the fit.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from treadle.training.step import StepOutcome
 from treadle.training.training_options import CommunicationStreams, Recompute, TrainingOptions
 
 REACHED = Fraction(85, 100)
-"""Of the modelled rates: what NCCL reaches of them in large collectives on such machines; assumed."""
+"""Fraction of the modelled rates that NCCL reaches in large collectives on such machines; assumed."""
 LLAMA_ROW = 430.0
 """TFLOP/s of the row that is fitted."""
 TORCHTITAN_ROWS = {"eager": 5762, "compiled": 6667}
@@ -102,7 +102,7 @@ _STAGES, _TENSOR = 16, 8
 def box_costs(row: LlamaRow) -> AlphaBetaCosts:
     """Boxes of 8 GPUs on one switch: tensor parallelism inside a box, all else GPU i to GPU i of other boxes.
 
-    A group of n GPUs in n boxes has a NIC for each: each gathers at n / (n - 1) times its rate, all at once.
+    A group of n GPUs in n boxes has a NIC for each: each gathers at n / (n - 1) times its rate, concurrently.
     """
     nvlink, nic = 450 * 10**9 * REACHED, 50 * 10**9 * REACHED
     rates: dict[Traffic, Fraction] = {(None, ("pp",)): nic}
@@ -157,7 +157,7 @@ def llama_405b(full: bool) -> Iterator[ReproducedValue]:
 
 
 DEEPSEEK_EFFICIENCY = 0.6
-"""Of the fp8 peak: assumed."""
+"""Fraction of the fp8 peak: assumed."""
 _STAGES_OF_DEEPSEEK, _EXPERT_RANKS, _REPLICAS = 16, 64, 2
 
 

@@ -22,7 +22,7 @@ GIGABIT = 10**9 // 8
 
 @dataclass(frozen=True)
 class DirectConnectCosts:
-    """Of a fabric of degree 4: an allreduce takes 2 (T_L + T_B), an all-to-all what a flow allows.
+    """Costs on a fabric of degree 4: an allreduce takes 2 (T_L + T_B), an all-to-all is a flow.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ class DirectConnectCosts:
     bytes_per_s : float
         B: of a node's four links together.
     exchange : float
-        f, in link bandwidths: what everyone can send to everyone at once. 0: not asked for.
+        f, in link bandwidths: rate of a concurrent all-to-all. 0: not needed.
     overhead_s : float
         Epsilon of A.1.2, once for each collective.
     is_bound : bool
@@ -67,7 +67,7 @@ class DirectConnectCosts:
         raise ScheduleError(f"{self.summary}: no price of {kind.value} over {', '.join(axes)}")
 
     def send_s(self, axis: str, size_bytes: int) -> float:
-        """There are no pipelines in these figures."""
+        """Reject sends: these figures have no pipelines."""
         raise ScheduleError(f"{self.summary}: no price of {size_bytes} bytes along {axis}")
 
     def slowdowns(self, running: tuple[Traffic, ...]) -> tuple[float, ...]:

@@ -20,7 +20,7 @@ from treadle.testbed.network_fit import (
 )
 
 MARGIN = 0.1
-"""By so much one has to be faster at the smallest size, and the other at the largest."""
+"""Factor by which one has to be faster at the smallest size, and the other at the largest."""
 
 _POINTS_PER_OCTAVE = 8
 _ELEMENT_BYTES = 4
@@ -170,7 +170,7 @@ def crossovers(curves: Sequence[MeasuredCurve]) -> tuple[Crossover, ...]:
 
 
 def require_enough(algorithms: Sequence[str]) -> None:
-    """Raise ScheduleError if for some pair there is no other algorithm to fit a model to."""
+    """Raise ScheduleError if some pair has no third algorithm to fit a model to."""
     names = list(dict.fromkeys(algorithms))
     if len(names) < 3:
         raise ScheduleError(

@@ -19,7 +19,7 @@ _STOP_S = 5.0
 
 @dataclass(frozen=True)
 class LineStatistics:
-    """How well links have kept what they were asked for.
+    """Accuracy of the links' delays.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ class DelayLine:
         self._process = process
 
     def statistics(self) -> LineStatistics:
-        """Of all frames; `latest_s` since the last call.
+        """Statistics of all frames; `latest_s` since the last call.
 
         Raises
         ------
@@ -69,7 +69,7 @@ class DelayLine:
         return process.stdout.readline().strip()
 
     def _reason(self) -> str:
-        """Why the process has ended: what it said."""
+        """Return the message of the process that has ended."""
         assert self._process.stderr is not None
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(_STOP_S)
@@ -83,7 +83,7 @@ def build_delay_line(*, directory: Path | None = None) -> Path:
     Raises
     ------
     MissingDependencyError
-        If there is no C compiler, it fails, or the directory cannot be written.
+        If a C compiler is missing or fails, or the directory cannot be written.
     """
     compiler = shutil.which(os.environ.get("CC", "cc"))
     if compiler is None:

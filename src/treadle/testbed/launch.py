@@ -22,19 +22,19 @@ from treadle.runtime.mpi_c import (
 from treadle.testbed.layout import ADDRESS_BLOCK, EmulatedLayout
 
 EAGER_BYTES = 16_000_000
-"""Messages up to this size leave at once: waiting for the receiver's word halves the bandwidth of a link."""
+"""Messages up to this size leave immediately: waiting for the receiver's word halves the bandwidth of a link."""
 
 
 @dataclass(frozen=True)
 class Timing:
-    """How long and how often programs are run.
+    """Duration and number of runs.
 
     Parameters
     ----------
     iterations, warmup : int
         Timed runs of a size at most, and runs before them.
     budget_s : float
-        Runs of one size stop being added after so many seconds.
+        Seconds after which no more runs of a size are added.
     limit_s : float
         Wall-clock seconds for one program at all sizes; then it is stopped.
     rounds : int
@@ -103,7 +103,7 @@ def run_program(
 
 
 def meeting_s(layout: EmulatedLayout) -> float:
-    """How long after the last rank is ready all know it, with some to spare; 0 without delays, of barriers.
+    """Time after which all ranks know that the last is ready, with a margin; 0 without delays.
 
     In a round of an allreduce, of which there are as many as the binary digits of the ranks' number, a
     message may have to cross the network.
@@ -115,7 +115,7 @@ def meeting_s(layout: EmulatedLayout) -> float:
 
 
 def agent_script(layout: EmulatedLayout, folder: Path) -> str:
-    """What takes the place of ssh: a shell line is run in the namespace of a node, under its name."""
+    """Replacement of ssh: runs a shell line in the namespace of a node, under its name."""
     cases = "\n".join(
         f"  {layout.host_name(node)}) space={name};;" for node, name in enumerate(layout.namespaces)
     )

@@ -1,4 +1,4 @@
-"""What the emulated network consists of, as text: pure, so that a dry run shows just what would be done."""
+"""Parts of the emulated network as strings; pure, so that a dry run shows exactly what would be done."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _BURST_S = Fraction(1, 2000)
 _MIN_BURST = 32_000
 _QUEUE_BYTES = 8 * 2**20
 NAMESPACES = "/run/netns"
-"""Where iproute2 keeps the files of namespaces."""
+"""Folder in which iproute2 keeps the files of namespaces."""
 
 DELAY_LINE = "treadle-delay-line"
 _WINDOW_PACKETS = 1000
@@ -35,7 +35,7 @@ _TAP_FRAMES = 10_000
 class VethPair:
     """A veth pair, or delay line, between two nodes, with each direction's rate in bytes/s; 0: not shaped.
 
-    The unshaped direction of a one-way link carries nothing: no route leads over it.
+    The unshaped direction of a unidirectional link carries nothing: no route leads over it.
     """
 
     one: int
@@ -69,7 +69,7 @@ class EmulatedLayout:
         return f"{ADDRESS_BLOCK}.{node + 1}"
 
     def host_name(self, node: int) -> str:
-        """What the node calls itself."""
+        """Host name of the node."""
         return f"node{node}"
 
     @property
@@ -88,7 +88,7 @@ def link_rates(topology: Topology, rate_bytes_per_s: int) -> dict[tuple[int, int
     Raises
     ------
     TopologyError
-        If the fabric has switches, too many nodes or caps on hosts, or asks for more than a host can emulate.
+        If the fabric has switches, too many nodes or caps on hosts, or exceeds what a host can emulate.
     """
     n = topology.n_nodes
     if topology.switches.size:
@@ -237,7 +237,7 @@ def set_up_commands(layout: EmulatedLayout) -> list[SystemCommand]:
 
 
 def _joining(layout: EmulatedLayout) -> SystemCommand:
-    """What joins the namespaces by links, which are down at first."""
+    """Commands that join the namespaces by links, which are down at first."""
     names = layout.namespaces
     if layout.delay_ns is None:
         lines = (
@@ -294,7 +294,7 @@ def _addressing(layout: EmulatedLayout, node: int) -> list[str]:
 
 
 def burst_bytes(rate_bytes_per_s: int) -> int:
-    """What a link that was idle sends at once, before its rate holds."""
+    """Bytes that an idle link sends in a burst, before its rate holds."""
     return max(int(rate_bytes_per_s * _BURST_S), _MIN_BURST)
 
 

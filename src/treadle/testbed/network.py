@@ -29,7 +29,7 @@ _STOP_S = 2.0
 
 
 def new_prefix() -> str:
-    """A name that no other testbed has and that tells who owns it: process id and when it started."""
+    """Return a unique name that identifies the owner: process id and start time."""
     own = os.getpid()
     return f"treadle-{own}-{_start_of(own)}-{secrets.token_hex(3)}"
 
@@ -51,7 +51,7 @@ class EmulatedNetwork:
 
 
 def missing_requirement(*, with_delay: bool = False) -> str | None:
-    """Why this host cannot emulate networks, in one line; None if it can.
+    """Return why this host cannot emulate networks, in one line; None if it can.
 
     Tries a namespace and a tbf for real, and removes them; of links `with_delay`, which need no tbf, a
     namespace.
@@ -140,7 +140,7 @@ def _is_orphan(name: str) -> bool:
 
 
 def _start_of(process: int) -> str:
-    """When a process started, in clock ticks since boot: with its id it names a process for good."""
+    """Return a process's start, in clock ticks since boot: with its id it identifies a process."""
     try:
         status = Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -176,7 +176,7 @@ def _run(command: SystemCommand) -> None:
 
 
 def _said(words: list[str]) -> str:
-    """What a command of the clean-up prints; nothing if it fails: the rest is to be removed all the same."""
+    """Return the output of a clean-up command; "" if it fails: the rest is removed all the same."""
     with contextlib.suppress(subprocess.TimeoutExpired):
         return subprocess.run(
             words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_LIMIT_S, check=False

@@ -1,7 +1,7 @@
 """Latency and bandwidth of a network of links with known delays, fitted to measured times of programs.
 
 What a program takes is, along its critical path, a sum of the links' delays, of messages' software
-latencies and of bytes over bandwidth. Simulating it tells how many of each there are, a linear regression
+latencies and of bytes over bandwidth. Simulation counts how many of each there are, a linear regression
 what they cost, and with these costs another path may be critical: both are repeated until nothing changes.
 """
 
@@ -25,7 +25,7 @@ _SAME = 1e-4
 
 @dataclass(frozen=True)
 class NetworkModel:
-    """What a network costs beyond its nominal rates and delays.
+    """Costs of a network beyond its nominal rates and delays.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ def predicted_s(model: NetworkModel, graph: TaskGraph, size_bytes: int, slices: 
 
 
 def fit_network(timed: Sequence[TimedProgram]) -> NetworkModel:
-    """The model that tells these times best, by their relative errors.
+    """Return the model with the smallest relative errors on these times.
 
     Raises
     ------

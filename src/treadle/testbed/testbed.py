@@ -47,7 +47,7 @@ from treadle.testbed.network import network, new_prefix, remove_leftovers, requi
 from treadle.topologies.topology import Topology
 
 ALGORITHMS = ("bfb", "ring-steps", "tsmcf")
-"""Tried where none is named; those that do not serve a fabric or a collective are skipped with the reason."""
+"""Algorithms tried by default; those that do not support a problem are skipped with the reason."""
 
 SLICE_BYTES = 2**17
 
@@ -124,7 +124,7 @@ class EmulationResult:
     line : LineStatistics, optional
         How well links with a delay kept it.
     crossovers : tuple of Crossover
-        Where they were asked for.
+        If they were requested.
     """
 
     topology: Topology
@@ -157,7 +157,7 @@ class EmulationResult:
 class _Case:
     """A plan ready to run: its program, steps x, bandwidth factor y and the bytes of size x y that are free.
 
-    The free bytes are the bursts of the links: a link that was idle sends so much at once.
+    The free bytes are the bursts of the links: an idle link sends this much without delay.
     """
 
     plan: Plan
@@ -171,7 +171,7 @@ class _Case:
 
 
 def dry_run(topology: Topology, rate_bytes_per_s: int, *, delay_ns: int | None = None) -> list[str]:
-    """The commands that would bring the network up, with their input, as lines of text.
+    """Return the commands that would bring the network up, with their input, as lines.
 
     Raises
     ------
@@ -371,7 +371,7 @@ def _case(plan: Plan, layout: EmulatedLayout, size: int, rate_bytes_per_s: int) 
 def _busiest(topology: Topology, program: Program) -> Fraction:
     """Seconds per byte of the size that the slowest link is busy: what a pipelined execution comes near to.
 
-    For a schedule that loads all links alike in every step it equals T_B. Others finish earlier than the sum
+    If a schedule loads all links equally in every step, it equals T_B. Others finish earlier than the sum
     of their steps, because a program's slices do not wait for a step's end.
     """
     chunks = np.zeros(topology.n_links, dtype=np.int64)

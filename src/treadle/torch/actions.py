@@ -1,4 +1,4 @@
-"""What a rank does to run a program: a list of actions on areas of memory."""
+"""Actions of a rank that run a program: a list on areas of memory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PACKED = SPARE + 1
 
 
 class ActionKind(IntEnum):
-    """What a rank does next."""
+    """One action of a rank."""
 
     RECEIVE = 0
     """Start to receive into `target`."""
@@ -57,7 +57,7 @@ class Action(NamedTuple):
 
 @dataclass(frozen=True)
 class Script:
-    """What a rank does, in order, for one number of elements.
+    """Actions of a rank, in order, for one number of elements.
 
     Parameters
     ----------

@@ -21,7 +21,7 @@ Fallback = Callable[[Any], Work]
 
 
 class RunsCalls(Protocol):
-    """What runs a collective on flat tensors: `Engine`, or `GpuCalls` for those of GPUs."""
+    """Runs a collective on flat tensors: `Engine`, or `GpuCalls` for those of GPUs."""
 
     def run(self, call: TensorCall) -> None:
         """See `Engine.run`."""
@@ -147,7 +147,7 @@ def _overlap(one: Tensor, other: Tensor) -> bool:
 
 
 def reductions_of(operation: ReduceOp, tensors: Sequence[Tensor]) -> list[TensorReduction]:
-    """How to combine each tensor; nothing if one cannot be served."""
+    """Return how to combine each tensor; nothing if one is not supported."""
     found = [reduction_of(operation, tensor.dtype) for tensor in tensors]
     return [how for how in found if how is not None] if are_plain(*tensors) and None not in found else []
 

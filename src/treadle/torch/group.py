@@ -99,7 +99,7 @@ class TreadleGroup(ProcessGroup):
         self._warned: set[tuple[str, str]] = set()
 
     def getBackendName(self) -> str:
-        """The name of the backend, as torch asks for it."""
+        """Name of the backend, for torch."""
         return "treadle"
 
     def allreduce(self, tensors: Any, opts: Any = None, timeout: timedelta | None = None) -> Work:
@@ -340,7 +340,7 @@ class TreadleGroup(ProcessGroup):
         return self._other(*arguments).recv(*arguments, **keywords)
 
     def recv_anysource(self, *arguments: Any, **keywords: Any) -> Work:
-        """Gloo's receive from whoever sends."""
+        """Gloo's receive from any sender."""
         return self._other(*arguments).recv_anysource(*arguments, **keywords)
 
     # older names of the same
@@ -374,7 +374,7 @@ class TreadleGroup(ProcessGroup):
     ) -> Work:
         """Call a function of `collectives` in its turn with each of `calls`, for results in `tensors`.
 
-        Gloo's or NCCL's collective runs in its place where there are no calls or there is no plan.
+        Without calls or a plan, Gloo's or NCCL's collective runs instead.
         """
         self._engine.check()
         is_on_gpu, other = streams.any_on_gpu(tensors), self._other(tensors)
@@ -382,7 +382,7 @@ class TreadleGroup(ProcessGroup):
             return fallback(other)
 
         def unsupported() -> str | None:
-            """Run the calls; return why they cannot be served, or None."""
+            """Run the calls; return why they are not supported, or None."""
             if function is None or not calls:
                 server = "no kernel" if is_on_gpu else "gloo alone"
                 return f"{server} serves such tensors, sizes or operations"
@@ -460,7 +460,7 @@ def _leave() -> None:
 
 
 def create_group(backend: _DistributedBackendOptions, options: Any) -> TreadleGroup:
-    """A process group of this backend, as torch asks for one.
+    """Create a process group of this backend, for torch.
 
     Parameters
     ----------

@@ -36,7 +36,7 @@ _ALIGNMENT = 64
 
 
 class NoPlanError(Exception):
-    """No plan serves a collective; at all ranks alike."""
+    """No plan supports a collective; raised at all ranks."""
 
 
 @dataclass(frozen=True)
@@ -100,8 +100,8 @@ class Engine:
 
     Notes
     -----
-    A failed call leaves messages behind that nobody will take, so that nothing can follow it: this rank drops
-    its connections, the others then fail as well, and every later call is refused with the same words.
+    A failed call leaves messages that no rank will receive, so nothing can follow it: this rank drops
+    its connections, the others then fail as well, and every later call fails with the same message.
     """
 
     def __init__(self, store: Store, group: Membership, settings: Settings) -> None:
@@ -124,7 +124,7 @@ class Engine:
         Raises
         ------
         NoPlanError
-            If no plan serves it; nothing has been sent then.
+            If no plan supports it; nothing has been sent then.
         DistBackendError
             If a rank is gone or silent for longer than the timeout; contents of the target are undefined.
         """

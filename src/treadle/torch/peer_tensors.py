@@ -20,9 +20,9 @@ def empty(
     device: torch.device | str | int | None = None,
     group: ProcessGroup | None = None,
 ) -> Tensor:
-    """As `torch.empty`, of memory that the other ranks' GPUs reach; all ranks of the group call it alike.
+    """Same as `torch.empty`, in memory that the other ranks' GPUs reach; all ranks of the group call it.
 
-    Collectives of the group on it need no staging, and no copy where the plan asks switches. It is there
+    Collectives of the group on it need no staging, and no copy with in-network operations. It is there
     until the group is destroyed, and must not be used after that.
 
     Parameters
@@ -39,14 +39,14 @@ def empty(
     Raises
     ------
     NoPlanError
-        If the group's calls do not go by lanes (kernels of Treadle's); the message says why.
+        If the group's calls do not run as Treadle's kernels; the message says why.
     TypeError
         If the group is of another backend.
 
     Notes
     -----
     In a collective, all ranks must pass such tensors, or parts of them at the same place, or all others:
-    who does not, the kernels tell, and the group fails. Never run on a GPU.
+    the kernels detect a rank that does not, and the group fails. Never run on a GPU.
 
     Examples
     --------

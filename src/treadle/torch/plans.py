@@ -77,7 +77,7 @@ class PlanTable:
     Parameters
     ----------
     plans : tuple of SharedPlan
-        The first that serves a size is used.
+        The first that supports a size is used.
     refusal : str
         Why there is none.
     """
@@ -88,7 +88,7 @@ class PlanTable:
 
 @dataclass(frozen=True, eq=False)
 class SizedProgram:
-    """What all ranks do for some sizes of a collective, on which fabric, and whose plan it is in words."""
+    """Actions of all ranks for some sizes of a collective, the fabric, and the origin of the plan."""
 
     program: Program
     topology: Topology
@@ -96,7 +96,7 @@ class SizedProgram:
 
 
 class PlanSource:
-    """Finds this rank's part of the program for a collective and a size; all ranks choose alike.
+    """Finds this rank's part of the program for a collective and a size; all ranks choose equally.
 
     Parameters
     ----------
@@ -131,7 +131,7 @@ class PlanSource:
         Raises
         ------
         TreadleError
-            If there is no plan, at all ranks alike.
+            If no plan exists, at all ranks.
         RuntimeError
             If rank 0 does not answer within the group's timeout.
         """
@@ -247,7 +247,7 @@ def problems_of(
 
 
 def provide(problems: Sequence[Problem], index: PlanIndex | None, settings: Settings) -> list[SharedPlan]:
-    """Plans that together serve all sizes: those of the directory, then a new one if they leave some out.
+    """Return plans that together support all sizes: those of the directory, then a new one if needed.
 
     First come those in which other groups communicate at the same time.
 

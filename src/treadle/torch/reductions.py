@@ -14,7 +14,7 @@ from treadle.torch.transport import Combine
 
 @dataclass(frozen=True)
 class TensorReduction:
-    """How two contributions are combined, and what is done to the result.
+    """Combination of two contributions, and scaling of the result.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ def operation_name(operation: ReduceOp) -> str:
 
 
 def reduction_of(operation: ReduceOp, dtype: torch.dtype) -> TensorReduction | None:
-    """The reduction that torch's operation asks for, or None where Treadle has none for the type.
+    """Return the reduction of torch's operation, or None if Treadle has none for the type.
 
     Bits are combined in integers only; logical values, floats of 8 bits and scaled sums are left to gloo.
     """

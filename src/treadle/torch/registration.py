@@ -34,7 +34,7 @@ def register() -> None:
 
 
 def autoload() -> None:
-    """As `register`, when torch itself is loaded: a build without gloo is still good for everything else."""
+    """Same as `register`, when torch itself is loaded: a build without gloo still supports the rest."""
     try:
         register()
     except MissingDependencyError as error:

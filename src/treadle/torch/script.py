@@ -336,7 +336,7 @@ class _Compiler:
 
 
 class _Addresses:
-    """Where elements of the collective's whole buffer lie in one buffer of a rank."""
+    """Positions of elements of the collective's full buffer in one buffer of a rank."""
 
     def __init__(self, layout: Layout, rank: int, buffer: Buffer) -> None:
         spans = layout.spans(rank, buffer)
@@ -352,7 +352,7 @@ class _Addresses:
 
 
 class _RingMemory:
-    """Spare memory whose pieces are taken and freed in the same order."""
+    """Spare memory whose parts are taken and freed in the same order."""
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
@@ -360,7 +360,7 @@ class _RingMemory:
         self.used = 0
 
     def take(self, lengths: list[int]) -> list[Span] | None:
-        """Spans of these lengths, one after another; None if there is no room now."""
+        """Return consecutive spans of these lengths; None if they do not fit now."""
         total = sum(lengths)
         start = self._room(total)
         if start is None:

@@ -1,4 +1,4 @@
-"""What a user chooses for the backend: options given to torch, or environment variables."""
+"""Settings of the backend: options given to torch, or environment variables."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ class Options:
         ranks of the whole job, in order. Default: all ranks have links to all others.
     plans : str or Path, optional
         [TREADLE_PLANS] A directory of plan files, or one, used where they answer; read by a group's rank 0
-        only. Of a plan of several groups at once each group uses its own part.
+        only. In a plan of concurrent groups each group uses its own part.
     algorithm : str, optional
         [TREADLE_ALGORITHM] What synthesises the other plans, in names of ``treadle solve --algorithm``:
-        ``collective=name`` pairs with commas between, or one name for all collectives that it serves.
+        ``collective=name`` pairs separated by commas, or one name for all collectives that it supports.
     time_limit_s : float
         Seconds after which the synthesis of one plan takes a quick schedule instead.
     slice_bytes : int, optional
@@ -70,7 +70,7 @@ class Settings:
         None: all ranks have links to all others.
     plans : Path, optional
     algorithm : str, optional
-        For the kinds that it serves.
+        For the kinds that it supports.
     algorithms : mapping of CollectiveKind to str
         For these kinds and no other algorithm; the rest use `algorithm` or Treadle's default.
     time_limit_s : float

@@ -47,7 +47,7 @@ class Transport:
     """Messages through a process group of gloo that nothing else uses.
 
     Dropping the last reference closes its connections, which is how the other ranks learn that this one has
-    given up: an operation that waits for a message of this rank then fails at once.
+    given up: an operation that waits for a message of this rank then fails immediately.
 
     Parameters
     ----------

@@ -63,7 +63,7 @@ class JobWork(Work):
         return self._future.done() and self._future.exception() is None
 
     def exception(self) -> BaseException | None:
-        """What the job failed with."""
+        """Exception of the failed job."""
         return self._future.exception() if self._future.done() else None
 
     def result(self) -> list[Tensor]:
@@ -78,7 +78,7 @@ class JobWork(Work):
 class JobQueue:
     """Runs jobs in the order in which they come, one at a time.
 
-    A job that its caller will wait for at once runs in the caller's thread if none is before it: that saves
+    A job that its caller waits for immediately runs in the caller's thread if none is before it: that saves
     handing it over. The others run in one thread, which ends with the queue, or with the interpreter after
     the jobs that are left.
     """
@@ -97,7 +97,7 @@ class JobQueue:
         name : str
             For messages.
         is_awaited : bool
-            The caller waits for it at once.
+            The caller waits for it immediately.
         """
         with self._lock:
             if is_awaited and (self._last is None or self._last.done()):

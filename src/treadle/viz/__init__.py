@@ -1,1 +1,1 @@
-"""Pictures of fabrics and of what plans do on them."""
+"""Drawings of fabrics and of plans on them."""

@@ -31,7 +31,7 @@ def grid(n: int, size: float) -> list[Cell]:
     ----------
     n : int
     size : float
-        Width of what stands there.
+        Width of its content.
     """
     rows = round(sqrt(n))
     columns = ceil(n / rows)
@@ -47,7 +47,7 @@ def grid(n: int, size: float) -> list[Cell]:
 
 @lru_cache(maxsize=16)
 def grid_cells(n: int, links: tuple[tuple[int, int], ...], size: float) -> list[Cell] | None:
-    """Where each rank stands so that links are short; None if some link would run through a third rank.
+    """Place ranks so that links are short; None if some link would run through a third rank.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ def grid_cells(n: int, links: tuple[tuple[int, int], ...], size: float) -> list[
 
 
 def _lengths(cells: Sequence[Cell], margin: float) -> Floats:
-    """Of the line between any two places; much longer through a third."""
+    """Length of the line between any two cells; much longer through a third."""
     lengths = np.zeros((len(cells), len(cells)))
     for one, other in combinations(range(len(cells)), 2):
         (x, y), (to_x, to_y) = cells[one], cells[other]

@@ -20,12 +20,12 @@ SWITCH_HEIGHT = 18.0
 
 
 def text_width(text: str) -> float:
-    """About that of a line in the picture's letters (11 pixels, sans serif)."""
+    """Approximate height of a line in the drawing's font (11 pixels, sans serif)."""
     return 6.2 * len(text)
 
 
 def mark_of(item: Item, *, details: int = 1) -> Mark:
-    """A mark at the origin, as large as the item's label asks for."""
+    """Make a mark at the origin, as large as the item's label needs."""
     least, border, height = {
         Shape.RANK: (RANK_SIZE, 6, RANK_SIZE),
         Shape.GROUP: (44.0, 12, 12.0 + 14 * details),
@@ -65,7 +65,7 @@ class Block:
     detour: float = 4.0
 
     def band_of(self, item: int) -> int:
-        """Which band an item stands in."""
+        """Return the band of an item."""
         return next(number for number, band in enumerate(self.bands) if item in band)
 
     def row(self, number: int) -> Row:
@@ -196,7 +196,7 @@ def _levels(ranks: Sequence[int], inner: Mapping[int, Sequence[int]]) -> dict[in
 
 
 def _place(block: Block, marks: dict[int, Mark], inner: Mapping[int, Sequence[int]]) -> None:
-    """Ranks first, then each row from theirs outwards, over or under what it is linked to."""
+    """Place ranks first, then each row outwards, over or under what it is linked to."""
     order = sorted(range(len(block.bands)), key=lambda number: abs(number - block.ranks_band))
     x: dict[int, float] = {}
     for number in order:

@@ -11,7 +11,7 @@ from treadle.viz.drawn_network import DrawnNetwork
 from treadle.viz.rows import polyline, spread
 
 _MOST_WIDTH = 1150.0
-"""Of one row of boxes; wider ones stand in two, head to head."""
+"""Width of one row of boxes; wider ones are split into two, head to head."""
 _BLOCK_GAP = 18.0
 _CORRIDOR = 70.0
 _LEVEL_GAP = 56.0
@@ -20,7 +20,7 @@ _BORDER = 12.0
 
 @dataclass
 class _Placed:
-    """A block in the picture: its upper left corner, and whether its doors are below."""
+    """A block in the drawing: its upper left corner, and whether its doors are below."""
 
     block: Block
     x: float = 0.0
@@ -28,20 +28,20 @@ class _Placed:
     is_flipped: bool = False
 
     def point(self, point: Point) -> Point:
-        """A point of the block in the picture."""
+        """Return a point of the block in the drawing."""
         x, y = point
         return self.x + x, self.y + (self.block.height - y if self.is_flipped else y)
 
     @property
     def door(self) -> float:
-        """Where lines leave it."""
+        """Points at which lines leave it."""
         return self.y + self.block.height if self.is_flipped else self.y
 
 
 def boxed(
     network: DrawnNetwork, boxes: Sequence[Sequence[int]], labels: Sequence[str], *, left_out: str = ""
 ) -> DrawingLayout:
-    """A picture of boxes.
+    """A drawing of boxes.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ class _Boxed:
         }
         self.placed = [_Placed(inside(network, box, outside, framed=len(box) > 1)) for box in boxes]
         self.net = Block(detour=-3.0)
-        """All marks in the picture, and bands of the network's switches."""
+        """Return all marks of the drawing, and bands of the network's switches."""
         self.marks, self.levels = self.net.marks, self.net.bands
         self.upper, self.lower = self._sides()
 
@@ -93,7 +93,7 @@ class _Boxed:
         )
 
     def _sides(self) -> tuple[list[int], list[int]]:
-        """Boxes of the upper row and of the lower; few stand in the lower only."""
+        """Split boxes into the upper and the lower row; few boxes use the lower only."""
         widths = [own.block.width + _BLOCK_GAP for own in self.placed]
         if sum(widths) <= _MOST_WIDTH:
             return [], list(range(len(self.placed)))
@@ -175,7 +175,7 @@ class _Boxed:
         return mark_of(own, details=2)
 
     def _place_bands(self, bands: Sequence[list[int]], tops: Sequence[float], width: float) -> None:
-        """Those next to boxes first, each over the middle of what it is linked to."""
+        """Place those next to boxes first, each over the middle of what it is linked to."""
         for number in sorted(
             range(len(bands)), key=lambda n: -n if not self.upper else min(n, len(bands) - n)
         ):

@@ -1,4 +1,4 @@
-"""Where the nodes and links of a fabric stand in a picture: values in pixels, the same for every writer."""
+"""Positions of the nodes and links of a fabric in a drawing: values in pixels, for every writer."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Point = tuple[float, float]
 
 
 class Shape(Enum):
-    """How a mark looks."""
+    """Shape of a mark."""
 
     RANK = "rank"
     """A circle: a compute node."""
@@ -18,7 +18,7 @@ class Shape(Enum):
     GROUP = "group"
     """A rounded rectangle: a box, or a pod, with all that is in it."""
     MORE = "more"
-    """Three dots: others like those beside."""
+    """Three dots: more of the neighbouring marks."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class BoxFrame:
-    """The rectangle round a box, or round a part of the picture.
+    """The rectangle around a box, or around a part of the drawing.
 
     Parameters
     ----------
@@ -102,13 +102,13 @@ class Line:
 
     @property
     def links(self) -> tuple[int, ...]:
-        """Of both ways."""
+        """Total of both directions."""
         return (*self.forward, *self.backward)
 
 
 @dataclass(frozen=True)
 class DrawingLayout:
-    """A picture without colours.
+    """A drawing without colours.
 
     Parameters
     ----------

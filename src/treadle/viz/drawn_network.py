@@ -1,4 +1,4 @@
-"""What is drawn of a fabric: nodes or groups of them, and the links between these."""
+"""Items of a drawing: nodes or groups of them, and the links between these."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from treadle.viz.drawing_layout import Shape
 
 @dataclass(frozen=True)
 class Item:
-    """What one mark stands for.
+    """The nodes that one mark represents.
 
     Parameters
     ----------
@@ -31,7 +31,7 @@ class Item:
 
 @dataclass(frozen=True)
 class DrawnNetwork:
-    """Items, and for each pair of them that is linked the links both ways.
+    """Items, and for each linked pair its links in both directions.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ class DrawnNetwork:
     links: dict[tuple[int, int], tuple[tuple[int, ...], tuple[int, ...]]]
 
     def neighbours(self) -> list[list[int]]:
-        """Of each item, rising."""
+        """Nodes of each item, ascending."""
         found: list[list[int]] = [[] for _ in self.items]
         for first, second in self.links:
             found[first].append(second)
@@ -77,7 +77,7 @@ def node_item(topology: Topology, node: int) -> Item:
 
 
 def box_name(topology: Topology, nodes: Sequence[int]) -> str:
-    """What the names of a box's ranks have in common before the last dot."""
+    """Return the common part of the names of a box's ranks before the last dot."""
     for node in nodes:
         if topology.is_compute[node]:
             return topology.node_names[node].rpartition(".")[0]

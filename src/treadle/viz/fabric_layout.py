@@ -1,4 +1,4 @@
-"""The picture that suits a fabric: whole, boxes as one mark each, or one piece of each kind."""
+"""Layout of a fabric: in full, boxes as one mark each, or one subproblem of each class."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from treadle.viz.flat import flat
 from treadle.viz.subproblem_classes import kinds_layout
 
 MOST_RANKS = 64
-"""Of which each has its own mark."""
+"""Largest number of nodes with one mark each."""
 MOST_COLLAPSED = 256
 """Ranks of fabrics whose boxes are drawn one by one."""
 
 
 def fabric_layout(topology: Topology) -> DrawingLayout:
-    """Where a fabric's nodes and links stand.
+    """Return the positions of a fabric's nodes and links.
 
     Up to `MOST_RANKS` ranks each has a mark; up to `MOST_COLLAPSED` each box has one; beyond there is one
-    piece of each kind, with the number of them. Fabrics without switches and boxes stand on a grid or circle
+    subproblem of each class, with their number. Fabrics without switches and boxes use a grid or circle
     (of more ranks, a node of them with its neighbours).
     """
     n_ranks = len(topology.compute_nodes)

@@ -19,14 +19,14 @@ _LEAST_SIZE = 6.0
 
 
 def flat(network: DrawnNetwork, names: Sequence[str]) -> DrawingLayout:
-    """A picture of nodes that are linked directly.
+    """A drawing of nodes that are linked directly.
 
     Parameters
     ----------
     network : DrawnNetwork
         An item for each node.
     names : sequence of str
-        Of the items in the fabric, which may tell coordinates.
+        Names of the items, which may contain coordinates.
     """
     places = _coordinates(names)
     if places is not None and _is_torus(network, places):
@@ -35,7 +35,7 @@ def flat(network: DrawnNetwork, names: Sequence[str]) -> DrawingLayout:
 
 
 def _coordinates(names: Sequence[str]) -> list[tuple[int, int]] | None:
-    """Row and column of each node; None unless names tell a whole grid."""
+    """Row and column of each node; None unless names form a full grid."""
     found = [tuple(map(int, re.findall(r"\d+", name))) for name in names]
     if any(len(place) != 2 for place in found):
         return None
@@ -114,7 +114,7 @@ def _circle(network: DrawnNetwork) -> DrawingLayout:
 
 
 def _sized(mark: Mark, size: float) -> Mark:
-    """The mark no higher than this; its label is dropped where letters would be too small to read."""
+    """The mark no higher than this; its label is dropped where it would be too small to read."""
     if size >= RANK_SIZE:
         return mark
     label = mark.label if size >= 16 and len(mark.label) <= 3 else ""

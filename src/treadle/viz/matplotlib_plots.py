@@ -1,4 +1,4 @@
-"""Figures of matplotlib (extra ``plot``), as bytes."""
+"""Plots by matplotlib (extra ``plot``), as bytes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def check_plot_name(path: Path | str) -> None:
 
 
 def new_plot(width: float, height: float, file_format: str) -> Any:
-    """A figure in inches, to be written in a format, that no global state of matplotlib knows.
+    """Make a plot, with a size in inches, outside matplotlib's global state.
 
     Raises
     ------
@@ -53,7 +53,7 @@ def _figure_type(file_format: str) -> Any:
 
 
 def plot_bytes(figure: Any, file_format: str) -> bytes:
-    """What a file of a figure holds."""
+    """Return the content of a plot's file."""
     stream = io.BytesIO()
     figure.savefig(stream, format=file_format, dpi=150)
     return stream.getvalue()

@@ -1,6 +1,6 @@
-"""What lines and marks of a picture mean: classes of style, and the words that explain them.
+"""Styles of a drawing's lines and marks, and the legend that explains them.
 
-Styles differ in lightness and width, not in hue alone, so that they are told apart by everybody and in print.
+Styles differ in lightness and width, not in hue alone, so that everyone can distinguish them, also in print.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from treadle.viz.box_inside import text_width
 from treadle.viz.drawing_layout import DrawingLayout
 
 LINE = 16.0
-"""Of text below a picture, from one line to the next."""
+"""Line height of text below a drawing."""
 LEGEND_STEP = 44.0
-"""What an entry of the legend takes beside its words."""
+"""Width of a legend entry besides its words."""
 
 
 @dataclass(frozen=True)
 class Style:
-    """How a class of lines or marks looks.
+    """Style of a class of lines or marks.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ TASKS = (
     Style("alltoall", "#8d4fa8", "#8a4a96", 1.0, "alltoall"),
     Style("send", "#9ccf7f", "#c0f0a0", 1.0, "send"),
 )
-"""Of a training step, what computes first. Any two may lie side by side: all of them are told apart."""
+"""Styles of a training step, computation first. Any two may be adjacent, so all differ clearly."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ class Painting:
     arrows : mapping of int to bool
         Lines with an arrow head: at the second mark (True), or the first.
     title, caption : str
-        Above and below the picture.
+        Texts above and below the drawing.
     """
 
     layout: DrawingLayout
@@ -111,24 +111,24 @@ class Painting:
 
     @property
     def head(self) -> float:
-        """Height of what stands above the picture."""
+        """Height of the part above the drawing."""
         return 30.0 if self.title else 8.0
 
     @property
     def width(self) -> float:
-        """Of all: the picture, its title and its legend."""
+        """Total height: the drawing, its title and its legend."""
         legend = sum(text_width(style.words) + LEGEND_STEP for style in self.styles)
         return max(self.layout.width, legend + 24, 1.35 * text_width(self.title) + 24, 260.0)
 
     @property
     def height(self) -> float:
-        """Of all."""
+        """Total width."""
         legend = LINE if self.styles else 0.0
         return self.head + self.layout.height + legend + LINE * len(self.notes) + 12
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Lines below the picture, no wider than it."""
+        """Lines below the drawing, no wider than it."""
         most = max(40, int((self.width - 24) / text_width("x")))
         lines: list[str] = []
         for text in (self.caption, self.layout.left_out):
@@ -147,7 +147,7 @@ def by_load(
     busy : sequence of float
         Of each link of the fabric the share of the time for which it is busy.
     full : sequence of bool
-        Whether it is busy all the time: by exact numbers, which shares are not.
+        Whether it is saturated, by exact numbers (utilizations are rounded).
     title, caption : str
     """
     styles: dict[int, Style] = {}

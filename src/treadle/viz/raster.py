@@ -1,4 +1,4 @@
-"""Pictures as PNG or PDF, by matplotlib (extra ``plot``); on light ground."""
+"""Drawings as PNG or PDF, by matplotlib (extra ``plot``), on a light background."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _FILL = {Shape.RANK: _RANK, Shape.SWITCH: _SWITCH, Shape.GROUP: _BOX}
 
 
 def raster(painting: Painting, file_format: str) -> bytes:
-    """The picture's bytes.
+    """Return the drawing's bytes.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Marks in rows, and lines between rows that go round what stands in between.
+"""Marks in rows, and lines between rows that avoid the marks in between.
 
 A line passes each row that lies between its ends straight up or down through a gap of that row, and changes
 its place only where no row is: so it meets no mark but its own two, whatever the rows hold.

@@ -1,6 +1,6 @@
-"""Large fabrics: one exemplar of each kind of piece, and how many there are.
+"""Large fabrics: one exemplar of each subproblem class, and their number.
 
-Pieces are boxes, then what the nearest switches of the network join, and so on up to the whole. Pieces are of
+Subproblems are boxes, then what the nearest switches of the network join, up to the fabric. They have
 one kind if they hold as many ranks, switches and links of each bandwidth, within and out of them.
 """
 
@@ -21,19 +21,19 @@ from treadle.viz.drawing_layout import BoxFrame, DrawingLayout, Line, Mark, Shap
 from treadle.viz.drawn_network import Item, box_name, network_of, node_item
 
 _SHOWN = 8
-"""Of pieces of a kind that stand side by side: the first ones, dots, and the last."""
+"""Subproblems of a class drawn side by side: the first ones, dots, and the last."""
 _GAP = 14.0
 _TITLE = 26.0
 
 
 @dataclass(frozen=True)
 class Tier:
-    """Pieces of one size.
+    """Subproblems of one size.
 
     Parameters
     ----------
     of_node : array of int64, shape (nodes,)
-        Piece of each node; -1 of those above.
+        Subproblem of each node; -1 for nodes above.
     count : int
     level : int
         Of the switches that join them; 0: boxes.
@@ -44,7 +44,7 @@ class Tier:
     level: int
 
     def nodes(self, piece: int) -> tuple[int, ...]:
-        """Of a piece, rising."""
+        """Nodes of a subproblem, ascending."""
         return tuple(np.flatnonzero(self.of_node == piece).tolist())
 
 
@@ -80,7 +80,7 @@ def switch_levels(topology: Topology, boxes: Boxes) -> Int64Array:
 
 
 def tiers_of(topology: Topology, boxes: Boxes, levels: Int64Array) -> list[Tier]:
-    """Boxes, then what switches up to each level join, as long as that joins any; the last is one piece."""
+    """Return boxes, then what switches up to each level join; the last level is one subproblem."""
     found = [Tier(boxes.of_node, boxes.count, 0)]
     for level in range(1, int(levels.max(initial=0)) + 1):
         kept = levels <= level
@@ -95,7 +95,7 @@ def tiers_of(topology: Topology, boxes: Boxes, levels: Int64Array) -> list[Tier]
 
 
 def exemplars(topology: Topology, tier: Tier) -> list[tuple[int, int]]:
-    """The first piece of each kind, and how many there are; the most frequent kind first."""
+    """Return the first subproblem of each class and their number; the most frequent class first."""
     widths, width = np.unique(topology.bandwidths, return_inverse=True)
     ends = tier.of_node[topology.tails], tier.of_node[topology.heads]
     counts = np.zeros((tier.count, 2 * len(widths) + 2), dtype=np.int64)
@@ -118,7 +118,7 @@ def few(values: Sequence[int]) -> list[int | None]:
 def _joined(
     topology: Topology, tier: Tier, lower: Tier, piece: int, count: int, levels: Int64Array
 ) -> tuple[str, DrawingLayout]:
-    """A piece with the smaller ones in it, the switches that join them, and those above."""
+    """Return a subproblem with the smaller ones in it, the switches that join them, and those above."""
     inside = tier.of_node == piece
     children = np.unique(lower.of_node[inside & (lower.of_node >= 0)]).tolist()
     joining = np.flatnonzero(inside & (lower.of_node < 0))

@@ -1,4 +1,4 @@
-"""Pictures as SVG: one file, no scripts, light and dark by what the viewer prefers."""
+"""Drawings as SVG: one file, no scripts, light or dark by the viewer's preference."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from treadle.viz.painting import LEGEND_STEP, LINE, PLAIN, Painting, Style
 
 
 def svg(painting: Painting) -> str:
-    """The picture; every text in it is escaped, and nothing in it is loaded or run."""
+    """Return the drawing; every string is escaped, and it loads and runs nothing."""
     layout, width, height, head = painting.layout, painting.width, painting.height, painting.head
     shift = (width - layout.width) / 2
     parts = [
@@ -40,11 +40,11 @@ GROUNDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "dark": ("#14171a", "#1d2125", "#24384c", "#2b3036"),
     }
 )
-"""Of the page, of boxes, of ranks and of switches: what letters stand on."""
+"""Backgrounds of the page, boxes, ranks and switches."""
 INKS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {"light": ("#1c2126", "#4a525b"), "dark": ("#e8eaed", "#aab2bb")}
 )
-"""Of labels and titles, and of notes and frames."""
+"""Colours of labels and titles, and of notes and frames."""
 
 
 def _sheet(styles: Sequence[Style]) -> str:

@@ -53,7 +53,7 @@ def design_page(
     built : InstalledFabric, optional
         The row's fabric as it is placed; default: placed here.
     rack_size : int, optional
-        Most nodes of a rack; default so many that there are eight racks, or 32.
+        Most nodes of a rack; by default eight racks, or 32 nodes per rack.
     seed : int
         Of the search for a placement.
     rivalry : Rivalry, optional
@@ -337,7 +337,7 @@ def _facts(result: DesignResult, chosen: DesignRow, built: InstalledFabric) -> l
 # Cables of a placed fabric: nodes, or racks, round a circle, and how many go from rack to rack
 
 MOST_NODES = 128
-"""Of which each has a place in the picture; of more, racks have."""
+"""Largest number of nodes drawn one by one; above it racks are drawn."""
 MOST_RACKS = 128
 
 
@@ -408,7 +408,7 @@ def _round(around: Sequence[tuple[int, int]], *, gaps: bool) -> dict[int, tuple[
 def _rack_labels(
     around: Sequence[tuple[int, int]], places: dict[int, tuple[float, float]]
 ) -> list[list[float]]:
-    """Of each rack where its name stands, outside of its nodes: rack, x, y."""
+    """Return the position of each rack's name, outside its nodes: rack, x, y."""
     members: dict[int, list[int]] = {}
     for item, rack in around:
         members.setdefault(rack, []).append(item)
@@ -433,7 +433,7 @@ class ChartPoint:
     Parameters
     ----------
     key : str
-        Its number or letter; "" of those that only the table names.
+        Its number or letter; "" if only the table names it.
     kind : str
         frontier, other or known.
     name : str
@@ -511,7 +511,7 @@ def _shape(some: Sequence[ChartPoint]) -> str:
 
 
 def _labels(words: dict[tuple[float, float], str]) -> list[tuple[float, float, str]]:
-    """Beside each place, where no mark and no other label is."""
+    """Place labels next to points, where there is no mark and no other label."""
     taken = [(px - 7, py - 7, px + 7, py + 7) for px, py in words]
     found = []
     for (px, py), text in words.items():

@@ -1,4 +1,4 @@
-"""A fabric's picture as numbers for a page, and which of its lines a link is part of."""
+"""A fabric's drawing as numbers for a report, and the line of each link."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SHAPES = tuple(Shape)
 
 
 class DrawnFabric:
-    """A layout, and where each link and rank of its fabric stands in it.
+    """A layout, and the position of each link and rank of its fabric in it.
 
     Parameters
     ----------
@@ -30,19 +30,19 @@ class DrawnFabric:
             signed[list(line.forward)] = number
             signed[list(line.backward)] = -number
         self.signed_line: Int64Array = signed
-        """Of each link the number of its line from 1, negative against the line's direction; 0: not drawn."""
+        """Number of each link's line from 1, negative against the line's direction; 0: not drawn."""
         marks = np.full(topology.n_nodes, -1, dtype=np.int64)
         for number, mark in enumerate(self.layout.marks):
             marks[list(mark.nodes)] = number
         self.mark_of: Int64Array = marks
-        """Of each node the number of its mark; -1: not drawn."""
+        """Number of each node's mark; -1: not drawn."""
 
     def lines_of(self, links: Iterable[int]) -> list[int]:
         """Lines that links are part of, each once, in order; without links that are not drawn."""
         return list(dict.fromkeys(line for link in links if (line := int(self.signed_line[link]))))
 
     def values(self) -> dict[str, object]:
-        """What the page draws: pixels to a tenth."""
+        """Return the drawing, in tenths of pixels."""
         layout = self.layout
         return {
             "width": _px(layout.width),

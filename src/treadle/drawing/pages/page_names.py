@@ -1,4 +1,4 @@
-"""What files of pages are called."""
+"""File names of reports."""
 
 from __future__ import annotations
 

@@ -47,10 +47,10 @@ class ReportedPlan:
     ----------
     fabric : str
     rows : tuple of PricedPlan
-        The plan, then others beside it.
+        The plan, then others to compare with.
     evaluation : Evaluation
         Of the plan.
-    retimed : Retimed or Refusal
+    retimed : Resimulated or Unsupported
     bound_s : float
         No plan of the kind that was searched takes less; 0: nothing is proved.
     is_claimed : bool
@@ -73,7 +73,7 @@ def parallel_page(result: ParallelizeResult) -> str:
     Parameters
     ----------
     result : ParallelizeResult
-        The first fabric's plan is told in full, others by their times.
+        The first fabric's plan is reported in full, others by their times.
     """
     told = []
     for search in result.searches:
@@ -92,7 +92,7 @@ def parallel_page(result: ParallelizeResult) -> str:
 
 
 def evaluated(plan: ParallelPlan, model: ModelGraph, costs: Costs, request: ParallelRequest) -> Evaluation:
-    """What the evaluator says of a plan under a request."""
+    """Evaluate a plan under a request."""
     return evaluate(plan, model, costs, request.numbers, overlap=request.overlap.value)
 
 
@@ -104,7 +104,7 @@ def parallel_report(
     notes: Sequence[str] = (),
     matrix: FabricMatrix | None = None,
 ) -> str:
-    """The page of plans of a model, of which the first is told in full."""
+    """Return the report of a model's plans, the first in full."""
     first, plan = told[0], told[0].rows[0].plan
     left: list[object] = []
     lanes = {}
@@ -172,7 +172,7 @@ def _lanes_words(again: Resimulated) -> str:
 
 
 def _row_names(told: Sequence[ReportedPlan]) -> list[tuple[str, PricedPlan]]:
-    """Plans that fit, the first of each fabric first; alike ones once."""
+    """Return the plans that fit, the first of each fabric first, without duplicates."""
     found, seen = [], set()
     for one in told:
         for row in one.rows:
@@ -315,7 +315,7 @@ _MOST_COLLECTIVES, _MOST_PARAMETERS, _MOST_OPERATORS = 200, 400, 600
 
 
 def collectives(found: Evaluation) -> dict[str, object]:
-    """Of one micro-batch, those that take longest first."""
+    """Operators of one micro-batch, the slowest first."""
     by_time = sorted(found.movements, key=lambda one: -one[0] * one[1].seconds)
     shown = by_time[:_MOST_COLLECTIVES]
     rows = [
@@ -358,7 +358,7 @@ def parameters(plan: ParallelPlan, model: ModelGraph) -> dict[str, object]:
 
 
 def operators(plan: ParallelPlan, model: ModelGraph) -> dict[str, object]:
-    """What each operator takes and makes, and how often."""
+    """Inputs and results of each operator, and how often it runs."""
     rows = []
     for part in model.parts:
         for number, one in enumerate(plan.parts[part.name]):

@@ -1,4 +1,4 @@
-"""A plan of `parallelize` from its file, timed anew on a fabric, as a page."""
+"""HTML report of a `parallelize` plan file, timed again on a fabric."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def report_parallel_plan(
     sequence: int | str | None = None,
     progress: Progress | None = None,
 ) -> str:
-    """A page about a plan that `parallelize` wrote: one file of HTML that loads nothing.
+    """Write an HTML report about a plan file of `parallelize`: one self-contained file.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ def report_parallel_plan(
     ------
     FormatError
         If the file is no such plan, or one of another model or size; or it does not say what it was made
-        for, and nobody else does.
+        for, and nothing else does.
     ScheduleError
         If the plan is illegal.
 

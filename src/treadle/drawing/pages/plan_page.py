@@ -42,11 +42,11 @@ from treadle.verification.schedules import pipelined_algbw
 from treadle.viz.fabric_layout import MOST_COLLAPSED
 
 SHOWN_SIZE = "64M"
-"""Of which the page shows the course in time."""
+"""Largest number of ranks whose activity over time is shown."""
 
 
 def page_of_result(result: object) -> str:
-    """Of steps and of plans that shard models; "" for what has a plan of a collective."""
+    """Reason for steps and sharding plans; "" for a plan of a collective."""
     from treadle.finder.designing.design_result import DesignResult
     from treadle.parallelism.searching.parallel_result import ParallelizeResult
     from treadle.training.train_result import TrainResult
@@ -67,7 +67,7 @@ def page_of_result(result: object) -> str:
 
 
 def check_same_problem(own: Plan, other: Plan) -> None:
-    """Refuse to put plans of different problems on one page."""
+    """Raise an error for plans of different problems."""
     for what, one, found in (
         ("collective", own.collective.kind.value, other.collective.kind.value),
         ("ranks", own.collective.n_ranks, other.collective.n_ranks),
@@ -77,7 +77,7 @@ def check_same_problem(own: Plan, other: Plan) -> None:
 
 
 def display_names(own: Plan, others: Sequence[Plan]) -> list[str]:
-    """Algorithms, with the fabric where that differs, told apart."""
+    """Return distinct names: algorithms, with the fabric where fabrics differ."""
     names: list[str] = []
     for plan in (own, *others):
         name = plan.algorithm
@@ -122,7 +122,7 @@ def _cut(plan: Plan) -> CutDescription | None:
 
 
 def tiles(plan: Plan, rows: Sequence[SimulatedRow] = ()) -> list[list[str]]:
-    """What is most worth knowing: a value, what it is, and whether it is good news.
+    """Key facts: a value, its meaning, and whether it is good.
 
     `rows` are the simulated sizes, which a set by size is described by.
     """
@@ -208,7 +208,7 @@ def _first_root(schedule: ForestSchedule | FactoredSchedule) -> int:
 
 
 def course_values(plan: Plan, fabric: DrawnFabric, size: int, run: SimulationRun) -> dict[str, object]:
-    """What happens when, at one size."""
+    """Activity over time, at one size."""
     values: dict[str, object] = {
         "size": format_size(size),
         "slices": run.last.options.slices,
@@ -241,14 +241,14 @@ MOST_NUMBERS = 60_000
 
 
 def scenes(plan: Plan, fabric: DrawnFabric) -> dict[str, object] | None:
-    """What can be played on the fabric; None for plans of several groups.
+    """Animation data of the fabric; None for plans of several groups.
 
     Returns
     -------
     mapping
         ``kind``: "tree", "step" or "route"; ``what``: words for the reader; ``roots``: for each rank its
         scenes as [label, frames], or, of routes, for each source and target a list of [label, frames];
-        ``leftOut``: what has no room, in words, or "".
+        ``leftOut``: what does not fit, in words, or "".
     """
     schedule = plan.entries[-1].schedule
     if isinstance(schedule, ForestSchedule | FactoredSchedule):
@@ -271,7 +271,7 @@ def scenes(plan: Plan, fabric: DrawnFabric) -> dict[str, object] | None:
 
 
 def _tree_scenes(schedule: TreeSchedule, fabric: DrawnFabric) -> dict[str, object]:
-    """The heaviest trees of each root, as many for each as there is room for."""
+    """Return the heaviest trees of each root, as many as fit."""
     n_ranks = schedule.forests[-1].n_ranks
     by_root = [
         [sorted(forest.trees(root), key=lambda tree: -tree.multiplicity) for forest in schedule.forests]
@@ -324,7 +324,7 @@ def _step_frames(steps: Steps, root: int, fabric: DrawnFabric) -> Frames:
 
 
 def _within(kind: str, what: str, rows: Sequence[Sequence[Sequence[Any]]]) -> dict[str, object]:
-    """As many ranks as there is room for."""
+    """Return as many ranks as fit."""
     used, kept = 0, []
     for row in rows:
         kept.append(row)
@@ -362,11 +362,11 @@ def _route_scenes(routes: RouteSchedule, fabric: DrawnFabric) -> dict[str, objec
 SIZES = tuple(2**power for power in range(10, 31, 2))
 """1 KiB to 1 GiB."""
 _MANY_RANKS = 64
-"""Above so many every other size is enough: what takes long to simulate is large anyway."""
+"""Number of ranks above which every other size suffices, since simulation takes long."""
 
 
 def display_sizes(plan: Plan) -> tuple[int, ...]:
-    """Those of `SIZES` at which a plan is simulated."""
+    """Return the `SIZES` at which a plan is simulated."""
     return SIZES if plan.collective.n_ranks <= _MANY_RANKS else SIZES[::2]
 
 
@@ -445,7 +445,7 @@ def _note(model: str, bounds: list[float] | None) -> str:
 
 
 def _bounds(rows: Sequence[SimulatedRow]) -> list[float] | None:
-    """Of each size; None where nothing is proved."""
+    """Bound of each size; None where nothing is proved."""
     times = [None if row.bound is None else row.bound.time for row in rows]
     known = [time for time in times if time is not None]
     return [_rounded(float(time)) for time in known] if len(known) == len(times) else None
@@ -469,7 +469,7 @@ WORDS = {
     CollectiveKind.REDUCE_SCATTER: "when the rank of a row has sent what it adds to the shard of a column",
     CollectiveKind.REDUCE: "when the rank of a row has sent what it adds to the part of a column",
 }
-"""What a number of the matrix is."""
+"""Meaning of a number of the matrix."""
 
 
 def arrivals(simulation: Simulation, program: Program) -> NDArray[np.float64]:
@@ -484,7 +484,7 @@ def arrivals(simulation: Simulation, program: Program) -> NDArray[np.float64]:
     Returns
     -------
     array of float, shape (N, N)
-        Of an all-to-all by target and source, else by rank and the rank at home with the shard. See `WORDS`.
+        Of an all-to-all by target and source, else by rank and shard owner. See `WORDS`.
     """
     n = program.n_ranks
     _, end = simulation.operation_spans()
@@ -511,7 +511,7 @@ def arrivals(simulation: Simulation, program: Program) -> NDArray[np.float64]:
 def link_kinds(
     fabric: DrawnFabric, busy: NDArray[np.float64] | None, full: BoolArray | None
 ) -> list[dict[str, object]]:
-    """How many there are of each kind, how busy they are, and where in the picture.
+    """Count, utilization and position in the drawing of each link class.
 
     Parameters
     ----------

@@ -23,7 +23,7 @@ _PARTS = [
     ),
     ["idle", "idle", "idle"],
 ]
-"""What a step's time goes to: words, short words, style. Communication is what nothing hides."""
+"""Parts of a step's time: label, short label, style. Communication is the exposed part."""
 _EXPOSED = [word for word, *_ in _PARTS[2:-1]]
 
 
@@ -116,7 +116,7 @@ def _rows(rows: list[tuple[str, TrainRow]]) -> dict[str, object]:
 
 
 def _communications(rows: list[tuple[str, TrainRow]]) -> dict[str, object]:
-    """What each kind of communication costs by each schedule, and how often a rank of stage 0 does it."""
+    """Time of each kind of communication by each schedule, and its count on a rank of stage 0."""
     found = []
     for name, row in rows:
         counts: dict[str, list[float]] = {}
@@ -144,7 +144,7 @@ def _communications(rows: list[tuple[str, TrainRow]]) -> dict[str, object]:
 
 
 def _memory(row: TrainRow) -> dict[str, object]:
-    """What a rank of the stage that needs most holds, part by part, next to what it has."""
+    """Memory of a rank of the fullest stage, part by part, compared with its capacity."""
     parts = max(row.outcome.memory, key=lambda one: one.total_bytes)
     limit = row.outcome.setup.device.memory_bytes
     sizes = {**{name: size for name, size in parts.by_part.items() if size}, "all": parts.total_bytes}

@@ -1,4 +1,4 @@
-"""A step's tasks over time, as numbers for a page: whole nanoseconds, in little room."""
+"""A step's tasks over time, as compact integers for a report, in nanoseconds."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from treadle.units import format_seconds, format_size
 from treadle.viz.painting import TASKS
 
 MOST_BARS = 18_000
-"""Of all timelines of a page together; about 40 bytes each."""
+"""Largest number of tasks of all timelines of a report; about 40 bytes each."""
 _MOST_LANES = 64
 _FINEST, _ALIKE, _COARSEST = 8000, 1000, 25
 """Parts of a step. What is shorter may be drawn as one with its neighbours: from the first on, up to the
-second if they are of one kind, up to the third whatever they are."""
+second if they have one category, up to the third in any case."""
 _LETTERS = {
     Category.FORWARD: "F",
     Category.RECOMPUTE: "C",
@@ -31,7 +31,7 @@ _LETTERS = {
 }
 _KINDS = tuple(Category)
 KIND_VALUES = [[kind.value, _LETTERS[kind], style.name] for kind, style in zip(_KINDS, TASKS, strict=True)]
-"""Of each category what it is called, in short, and its style."""
+"""Label, short label and style of each category."""
 
 _Bar = list[int]
 """Begin and end in nanoseconds, numbers of name, category and detail (-1: none), and tasks drawn as one."""
@@ -48,7 +48,7 @@ def task_tracks(timelines: Iterable[tuple[str, Timeline]]) -> dict[str, object]:
     Returns
     -------
     mapping
-        ``choices``: of each its lanes, a lane six numbers a bar: nanoseconds since the bar before ended, and
+        ``choices``: the tracks of each, six numbers per bar: nanoseconds since the bar before ended, and
         that it takes; places of its name in ``names``, of its category in ``kinds`` and of what it
         communicates in ``details`` (-1: nothing); how many tasks it stands for.
     """

@@ -1,4 +1,4 @@
-"""Which way a call with tensors of GPUs goes: lanes, steps over NCCL, or NCCL's own collective."""
+"""Method of a call with GPU tensors: thread blocks, steps over NCCL, or NCCL's own collective."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LOGGER = logging.getLogger("treadle.torch")
 
 
 def nccl_group(store: Store, group: Membership) -> Any:
-    """NCCL's process group of the same ranks; None where PyTorch has no NCCL or there is no GPU."""
+    """NCCL's process group of the same ranks; None if PyTorch has no NCCL or no GPU is present."""
     if not torch.cuda.is_available() or not torch.distributed.is_nccl_available():
         return None
     from torch._C._distributed_c10d import ProcessGroupNCCL  # not in builds without CUDA
@@ -72,9 +72,9 @@ class GpuCalls:
         Raises
         ------
         NoPlanError
-            If NCCL's own collective must do it; at all ranks alike.
+            If NCCL's own collective must do it; at all ranks.
         DistBackendError
-            If a launch failed, or lanes were asked for and cannot be.
+            If a launch failed, or thread blocks were requested and are not possible.
         """
         try:
             self._lanes.run(call)
@@ -155,7 +155,7 @@ class GpuWork(Work):
         return self._tensors
 
     def synchronize(self) -> None:
-        """As `wait`."""
+        """Same as `wait`."""
         self.wait()
 
     def get_future(self) -> Future[list[Tensor]]:

@@ -1,7 +1,7 @@
 """Runs collectives on tensors of GPUs: a kernel on the caller's stream for each call, or sends and receives.
 
 Nothing here waits for the GPU. What was not there before (plans, memory of peers, tables of a new size) is
-made at the first call that needs it, at all ranks alike.
+made at the first call that needs it, at all ranks.
 """
 
 from __future__ import annotations
@@ -88,9 +88,9 @@ class GpuEngine:
         Raises
         ------
         NoPlanError
-            If it cannot go by lanes; at all ranks alike.
+            If it cannot run as thread blocks; at all ranks.
         DistBackendError
-            If an earlier launch has failed, or this one is refused.
+            If an earlier launch has failed, or this one is rejected.
         """
         self.check()
         kernel = _kernel_of(call)
@@ -170,7 +170,7 @@ class GpuEngine:
             )
 
     def empty(self, size: int, device: int) -> torch.Tensor:
-        """Bytes that peers reach, as a tensor; all ranks ask for the same, one after the other.
+        """Bytes that peers reach, as a tensor; all ranks request the same, in the same order.
 
         Parameters
         ----------
@@ -180,7 +180,7 @@ class GpuEngine:
         Raises
         ------
         NoPlanError
-            If the group's calls do not go by lanes, at all ranks alike.
+            If the group's calls do not run as thread blocks, at all ranks.
         MissingDependencyError
             At all ranks, if one has no more memory.
         """
@@ -254,7 +254,7 @@ def _kernel_of(call: TensorCall) -> BlockKernel:
     Raises
     ------
     NoPlanError
-        If there is no kernel for them.
+        If they have no kernel.
     """
     dtype = call.target.dtype
     if call.reduction is None:

@@ -1,4 +1,4 @@
-"""What a user chooses for tensors of GPUs: fields of `treadle.torch.Options`, or environment variables."""
+"""Settings for GPU tensors: fields of `treadle.torch.Options`, or environment variables."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from treadle.simulation.block_costs import DEFAULT_LANE_MODEL, block_costs
 
 
 class GpuMethod(StrEnum):
-    """How collectives of a GPU's tensors go, spelt as in TREADLE_GPU.
+    """Method of collectives on GPU tensors, spelt as in TREADLE_GPU.
 
     Examples
     --------
@@ -22,9 +22,9 @@ class GpuMethod(StrEnum):
     """
 
     AUTO = "auto"
-    """Lanes on one host, steps between hosts."""
+    """Thread blocks on one host, steps between hosts."""
     LANES = "lanes"
-    """A kernel of Treadle's for each call; refused where that cannot be."""
+    """A kernel of Treadle's for each call; an error if that is not possible."""
     STEPS = "steps"
     """Sends and receives in groups, by NCCL: a launch and more for each step."""
     NCCL = "nccl"
@@ -32,7 +32,7 @@ class GpuMethod(StrEnum):
 
 
 class GpuMemory(StrEnum):
-    """Who provides memory that peers reach, spelt as in TREADLE_GPU_MEMORY.
+    """Provider of memory that peers reach, spelt as in TREADLE_GPU_MEMORY.
 
     Examples
     --------
@@ -52,7 +52,7 @@ class GpuMemory(StrEnum):
 
 @dataclass(frozen=True)
 class GpuSettings:
-    """How calls with tensors of GPUs are made.
+    """Settings of calls with GPU tensors.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ class GpuSettings:
 
 
 def gpu_settings(environment: Mapping[str, str]) -> GpuSettings:
-    """What environment variables say: TREADLE_GPU, and TREADLE_GPU_MEMORY and so on.
+    """Read the environment variables TREADLE_GPU, TREADLE_GPU_MEMORY and so on.
 
     Raises
     ------
@@ -126,7 +126,7 @@ def gpu_settings(environment: Mapping[str, str]) -> GpuSettings:
 
 
 def checked(settings: GpuSettings) -> GpuSettings:
-    """The same; FormatError where the cost model has no name of ours, or a slice is too small."""
+    """The same; FormatError if the cost model is unknown, or a slice is too small."""
     try:
         block_costs(settings.cost_model)
     except ScheduleError as error:

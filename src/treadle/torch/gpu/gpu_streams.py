@@ -47,7 +47,7 @@ class _Bytes:
 
 
 def tensor_at(address: int, size: int, device: int) -> Tensor:
-    """Bytes of a GPU's memory that somebody else owns, as a tensor."""
+    """Wrap GPU memory of another owner as a tensor."""
     return torch.as_tensor(_Bytes(address, size), device=torch.device("cuda", device))
 
 

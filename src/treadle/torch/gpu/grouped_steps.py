@@ -2,7 +2,7 @@
 
 Step s has every message whose data are there after step s - 1, and each pair of ranks has one packed message
 in it. What arrives waits in memory of its own until its turn, so that all ranks go through the same groups in
-the same order and none waits for another in a circle.
+the same order, without a cycle of waits.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ class LocalStep:
     source: Buffer
     target: Buffer
     message: tuple[int, int] = (-1, -1)
-    """Peer, and which of its pieces in this or an earlier step."""
+    """Peer, and which of its parts in this or an earlier step."""
     arrived: int = 0
     """In which step."""
 
 
 @dataclass(frozen=True)
 class RankSteps:
-    """What one rank does.
+    """Steps of one rank.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ class RankSteps:
     bounds : sequence of int
         Part i is chunks bounds[i] to bounds[i + 1] - 1.
     sends, receives : sequence of mappings of int to sequence
-        (buffer, part) of the pieces of each message, by step and peer; the parts only for receives.
+        (buffer, part) of the parts of each message, by step and peer; the parts only for receives.
     local : sequence of sequences of LocalStep
         After each step's messages; the first before any.
     """
@@ -192,7 +192,7 @@ class _Areas:
         return self._ends[part + 1] - self._ends[part]
 
     def empty(self, count: int) -> Tensor:
-        """Elements of the call's type, beside its tensors."""
+        """Scratch elements of the call's type, besides its tensors."""
         return torch.empty(count, dtype=self._call.target.dtype, device=self.device)
 
     def part_of(self, buffer: Buffer, part: int) -> Tensor:

@@ -20,11 +20,11 @@ from treadle.torch.gpu.gpu_settings import GpuMemory, GpuMethod, GpuSettings
 NETWORK_THREADS = 256
 """Most of a block of the kernels that cross hosts."""
 ROOM_THREADS = 512
-"""Threads of a block for which ranks agree how many blocks there is room for."""
+"""Threads per block for which ranks agree on the number of blocks."""
 
 
 class StoreExchange:
-    """Ranks of a group tell each other bytes through its store; see `Exchange`.
+    """Ranks of a group exchange bytes through its store; see `Exchange`.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ class StoreExchange:
         self._turn = 0
 
     def __call__(self, said: bytes) -> list[bytes]:
-        """What all ranks say in this turn."""
+        """Return the bytes of all ranks in this round."""
         keys = [f"gpu/{self._turn}/{rank}" for rank in range(self._n_ranks)]
         self._turn += 1
         self._store.set(keys[self._rank], said.hex())
@@ -47,7 +47,7 @@ class StoreExchange:
 
 
 def host_name() -> str:
-    """This host, told from others of its name by when it was started."""
+    """Return an identifier of this host: its name and boot time."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except OSError:
@@ -56,7 +56,7 @@ def host_name() -> str:
 
 
 class NoBlockProgramError(Exception):
-    """Why a group's calls do not go by lanes; at all ranks alike.
+    """Reason why a group's calls do not run as thread blocks; the same at all ranks.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ def open_blocks(
     limit_s: float,
     store: Store,
 ) -> tuple[RankBlocks, int]:
-    """Memory that all ranks reach, and how many blocks there is room for at every rank.
+    """Return memory that all ranks reach, and the number of blocks that fit at every rank.
 
     Parameters
     ----------

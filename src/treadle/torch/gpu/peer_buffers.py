@@ -1,8 +1,8 @@
-"""What of a group's buffers peers and switches reach: tensors made for it, and a window for copies of others.
+"""Buffers that peers and switches reach: tensors allocated for it, and a window for copies of others.
 
 A message can be put straight into a tensor that lies in a block of the group's memory, and a switch be asked
 for it. Other tensors are copied to a window in the stream before a launch and back after it where the plan
-asks switches, and go through staging where it does not. All ranks must call alike: with tensors at the same
+uses in-network operations, and go through staging otherwise. All ranks must call equally: tensors at the same
 place of the same block, or with none in a block; launches check that.
 """
 
@@ -27,7 +27,7 @@ from treadle.torch.plans import SizedProgram
 from treadle.units import format_size
 
 LEAST_LANES = 2
-"""Where lanes are not said: a block alone has too few loads under way, see `SwitchParts.check_blocks`."""
+"""Default number of blocks: one block has too few loads in flight, see `SwitchParts.check_blocks`."""
 
 _WHOLE = {
     CollectiveKind.ALLREDUCE: (Buffer.INPUT, Buffer.OUTPUT),
@@ -43,9 +43,9 @@ allgather lies in its OUTPUT, elsewhere at each rank; the result of a reduce is 
 
 @dataclass(frozen=True)
 class BlockKernel:
-    """What a call's kernel sees: code and bytes of an element, how many, and how they are combined.
+    """Arguments of a call's kernel: code and bytes of an element, count, and reduction.
 
-    `can_switch_sum` says whether switches combine them: there is no instruction for minimum and maximum of
+    `can_switch_sum` says whether switches combine them: no instruction exists for minimum and maximum of
     float32.
     """
 
@@ -58,14 +58,14 @@ class BlockKernel:
 
 @dataclass(frozen=True)
 class CallMethod:
-    """Lanes of a call, and where its buffers are.
+    """Thread-block program of a call, and the position of its buffers.
 
     Parameters
     ----------
     lanes : BlockProgram
     buffers : RankBuffers
     words : str
-        For the log: what the lanes do beside staging.
+        For the log: what the program does besides staging.
     refusal : str
         Why switches, which the plan asks, are not asked; empty where they are or it asks none.
     """
@@ -78,14 +78,14 @@ class CallMethod:
 
 @dataclass(frozen=True)
 class _Lowered:
-    """Lanes, or why there are none that ask switches."""
+    """Program, or why none uses in-network operations."""
 
     lanes: BlockProgram | None
     refusal: str = ""
 
     @property
     def asks(self) -> bool:
-        """Whether switches are asked."""
+        """Whether switches are used."""
         return self.lanes is not None and any(
             one.sums >= 0 or one.multicast >= 0 for lane in self.lanes.lanes for one in lane.operations
         )
@@ -119,7 +119,7 @@ class PeerBuffers:
         self._lowered: dict[tuple[object, ...], _Lowered] = {}
 
     def allocate(self, size: int) -> int:
-        """Address of memory for a tensor that peers reach; all ranks ask for the same, one after the other.
+        """Address of memory for a tensor that peers reach; all ranks request the same, in the same order.
 
         Raises
         ------
@@ -141,7 +141,7 @@ class PeerBuffers:
         found: SizedProgram,
         found_apart: Callable[[], SizedProgram],
     ) -> CallMethod:
-        """How a call goes, the same at all ranks.
+        """Choose the method of a call, the same at all ranks.
 
         Parameters
         ----------
@@ -235,7 +235,7 @@ class PeerBuffers:
         choice: BlockChoice,
         found_apart: Callable[[], SizedProgram],
     ) -> _Lowered:
-        """Lanes that ask switches for the window; none, and perhaps a reason, where they do not."""
+        """Return the in-network program for the window; or nothing, perhaps with a reason."""
         found = found_apart() if self._groups else None
         if found is None or not switch_groups(found.topology, found.program.nodes.tolist()):
             return _Lowered(None)

@@ -1,6 +1,6 @@
 """PyTorch's symmetric memory as memory that peers reach; it has a multicast address where NVSwitch adds.
 
-Never run on a GPU: PyTorch's part is tested by PyTorch, ours on a stand-in.
+Never run on a GPU: PyTorch's part is tested by PyTorch, this one on a stand-in.
 """
 
 from __future__ import annotations
