@@ -47,8 +47,8 @@ def verify(
     topology : Topology, str, Path, networkx.Graph, plan or result, optional
         The fabric to check against, matched by the names of nodes and the ends of links; default the one
         inside the plan. Compute nodes that the plan's fabric lacks are taken as absent, as `pose` does with
-        those outside its ranks. A runtime file has the fabric's ranks by number; without one it is checked for
-        itself.
+        those outside its ranks. A runtime file has the fabric's ranks by number; without one it is checked
+        for itself.
     root : int, optional
         Root of a broadcast or reduce file that does not name it; default 0.
     profile : Profile or str, optional

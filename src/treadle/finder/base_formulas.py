@@ -1,4 +1,4 @@
-"""Bases whose figures have a closed form: graphs of table A.3. The others are in `treadle.finder.tables`."""
+"""Bases with formulas for their values: graphs of table A.3. The others are in `treadle.finder.tables`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _EXACT = (
 
 
 def formula_bases(n: int, d: int) -> Iterator[FabricCandidate]:
-    """Every base of `n` nodes of degree `d` whose figures have a closed form, the plainest first."""
+    """Return every base of `n` nodes of degree `d` with a formula for its values, the simplest first."""
     if n < 2 or d < 1:
         return
 
@@ -79,7 +79,7 @@ def bandwidth_optimal(
     cycle: int | None = None,
     is_reverse_symmetric: bool = True,
 ) -> FabricCandidate:
-    """A base whose schedules are bandwidth-optimal both ways.
+    """Make a base whose schedules are bandwidth-optimal in both directions.
 
     Line graphs of bidirectional ones with two neighbours meet Theorem 7 exactly (`treadle.finder.predict`).
     """

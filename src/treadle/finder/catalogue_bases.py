@@ -1,7 +1,7 @@
 """Catalogue graphs by size and degree: which expressions have N nodes of d ports, and what they cost.
 
 Distance-regular graphs, Hamming graphs and twisted tori are bandwidth-optimal by breadth-first broadcast in
-as many steps as their diameter (docs/reference/direct-connect-catalogue.md). What has no closed form
+as many steps as their diameter (docs/reference/direct-connect-catalogue.md). What has no formula
 (SlimFly, dragonflies, twisted hypercubes, Kautz and de Bruijn graphs of degrees that the base figures lack)
 is in `catalogue_figures.json`; ``python -m tools.finder.catalogue_figures PATH`` makes that file.
 """
@@ -37,7 +37,7 @@ class CatalogueGraph:
     expression : str
     nodes, degree : int
     steps : int, optional
-        Its diameter, where breadth-first broadcast is known to be bandwidth-optimal; else its figures have to
+        Its diameter, if breadth-first broadcast is known to be bandwidth-optimal; else its values have to
         be computed.
     """
 
@@ -53,12 +53,12 @@ class CatalogueGraph:
 
     @property
     def base(self) -> Base:
-        """With the expression, without blanks, as notation."""
+        """Make a base whose notation is the expression without blanks."""
         return Base(self.expression, join_name(self.expression), ScheduleMethod.BFB, self.family)
 
 
 def formula_graphs() -> Iterator[CatalogueGraph]:
-    """Graphs of at most 100,000 nodes and degree 64 whose figures have a closed form, by family."""
+    """Graphs of at most 100,000 nodes and degree 64 with formulas for their values, by family."""
     for graph in _all_closed_forms():
         if 2 <= graph.nodes <= _MOST_NODES and 1 <= graph.degree <= MOST_DEGREE:
             yield graph

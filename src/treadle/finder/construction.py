@@ -1,4 +1,4 @@
-"""How a fabric and its schedule are put together: bases and expansions as a tree of values."""
+"""Construction of a fabric and its schedule: bases and expansions as a tree of values."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from enum import StrEnum
 
 
 class ScheduleMethod(StrEnum):
-    """Where the schedule of a base comes from."""
+    """Origin of a base's schedule."""
 
     BFB = "bfb"
     """Breadth-first broadcast on the graph itself."""
@@ -99,7 +99,7 @@ _CALLS: dict[type[LineGraph | DegreeExpansion | Power | Parallel], str] = {
     Power: "cartesian_power",
     Parallel: "with_parallel_links",
 }
-"""What the catalogue's language calls expansions of one fabric by a number."""
+"""Catalogue names of expansions of one fabric by a number."""
 
 
 def unplaced(construction: Construction) -> Construction:
@@ -133,7 +133,8 @@ def expression(construction: Construction) -> str:
 def notation(construction: Construction) -> str:
     """The topology as the dissertation writes it, in plain characters: ``L^3(C(16,{3,4}))``.
 
-    What papers have no sign for stands in the catalogue's language. `treadle.topologies.parse` reads either.
+    Constructions without a sign in papers use the catalogue's language. `treadle.topologies.parse` reads
+    either.
 
     Examples
     --------

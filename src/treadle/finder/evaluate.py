@@ -1,8 +1,8 @@
-"""What a workload costs on a fabric, by the alpha-beta model; and which fabrics serve it best.
+"""Cost of a workload on a fabric by the alpha-beta model, and the best fabrics for it.
 
 Allreduce, allgather and reduce-scatter over all nodes cost what their schedules cost, exactly. All-to-all is
-told by the flow that was found for it, or else by its distance bound. A collective in groups smaller than the
-fabric is told by trees of shortest paths pruned to the group, pipelined: an estimate that can be attained.
+computed by the flow that was found for it, or else by its distance bound. A collective in groups smaller than
+the fabric uses trees of shortest paths pruned to the group, pipelined: an attainable estimate.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from treadle.topologies.properties import is_symmetric
 
 @dataclass(frozen=True)
 class GroupCosts:
-    """What collectives in groups cost on a fabric that all groups share.
+    """Cost of collectives in groups on a fabric that all groups share.
 
     Parameters
     ----------
@@ -31,7 +31,7 @@ class GroupCosts:
     t_b : Fraction
         Of the allgather along pruned trees, in M/B.
     t_b_reduce : Fraction
-        Of the reduce-scatter, the same on the transpose; equal where links come in opposite pairs.
+        The reduce-scatter's, computed on the transpose; equal if links are bidirectional.
     distance_sum : int or Fraction
         Over all ordered pairs within groups; larger where they use some of the links only.
     least, least_reduce : Fraction
@@ -109,13 +109,13 @@ def group_costs(option: Option, groups: Sequence[Sequence[int]]) -> GroupCosts:
 
 
 def cheapest_sequence(costs: Sequence[Mapping[str, float]], delay_s: float) -> tuple[tuple[str, ...], float]:
-    """Which fabric to use for each call of an iteration, when changing costs `delay_s`.
+    """Choose the fabric for each call of an iteration, when changing costs `delay_s`.
 
     Parameters
     ----------
     costs : sequence of mapping from fabric to seconds
-        Per call, in order; iterations repeat, so the last is followed by the first. Fabrics that cannot serve
-        a call are absent from its mapping.
+        Per call, in order; iterations repeat, so the last is followed by the first. Fabrics that do not
+        support a call are absent from its mapping.
     delay_s : float
 
     Returns

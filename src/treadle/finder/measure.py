@@ -1,4 +1,4 @@
-"""Exact figures of candidates, once there are few enough to build their graphs."""
+"""Exact values of candidates, once they are few enough to build their graphs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from treadle.topologies.distances import distance_distribution
 from treadle.topologies.topology import Topology
 
 LARGEST_MEASURED = 10_000
-"""Nodes up to which all distances are computed, in a few seconds; beyond, only predictions are told."""
+"""Nodes up to which all distances are computed, in a few seconds; beyond, only predictions are reported."""
 
 _BREADTH_FIRST_WORK = 5 * 10**8
 """About four seconds for both values; N = 4000 with d = 64 and N = 8000 with d = 4, 1.28 10**9, take nine."""
@@ -46,7 +46,7 @@ def measure_graph(topology: Topology) -> tuple[int, Fraction, Fraction]:
 
 @dataclass(frozen=True)
 class FlowRate:
-    """What an all-to-all over all nodes of a fabric attains.
+    """Rate that an all-to-all over all nodes of a fabric attains.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ class Option:
     Parameters
     ----------
     candidate : FabricCandidate
-        Its figures are those of the schedules.
+        Its values are those of the schedules.
     distances : tuple of int, optional
         Ordered pairs of nodes at each distance; None for very large fabrics.
     flow : FlowRate, optional

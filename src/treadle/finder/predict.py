@@ -1,6 +1,6 @@
-"""What an expansion will cost, told from its base without building anything (section A.4, table 3.3).
+"""Cost of an expansion, predicted from its base without building anything (section A.4, table 3.3).
 
-All figures are those of an allgather in steps and in units of M/B. Theorems 11, 12 and 13 are exact.
+All values are those of an allgather in steps and in units of M/B. Theorems 11, 12 and 13 are exact.
 Theorem 7 is an upper bound; `Performance.has_exact_line_graphs` says where it is known to be met, because
 Theorem 10's condition is not enough (docs/algorithms/expansions.md).
 """
@@ -18,7 +18,7 @@ from treadle.errors import InfeasibleError, TopologyError
 @brief("nodes", "degree", "steps", "t_b", "diameter")
 @dataclass(frozen=True, slots=True)
 class Performance:
-    """Figures of a regular graph with an allgather schedule, measured or predicted.
+    """Values of a regular graph with an allgather schedule, measured or predicted.
 
     Parameters
     ----------
@@ -29,10 +29,10 @@ class Performance:
     t_b : Fraction
         T_B in M/B.
     diameter : int or None
-        None where it cannot be told without building the graph.
+        None if it is unknown without building the graph.
     cycle : int or None
         The longest, over the nodes, of the shortest directed cycle through a node: 2 if links come in
-        opposite pairs. None where it cannot be told. After degree expansion a node's copies are so far apart.
+        bidirectional links. None if it is unknown. After degree expansion a node's copies are so far apart.
     is_breadth_first : bool
         Every shard reaches every node in as many steps as the node is away.
     has_loops, is_simple, is_bidirectional : bool
@@ -136,7 +136,7 @@ def cartesian_product_performance(*factors: Performance) -> Performance:
     ------
     InfeasibleError
         If a factor is not simple, or its schedule not breadth-first and bandwidth-optimal: then the theorem
-        says nothing, and only the schedule itself tells what it costs.
+        does not apply, and only the schedule itself gives the cost.
     """
     if not factors:
         raise TopologyError("cartesian product: expected at least one factor")

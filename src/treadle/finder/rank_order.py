@@ -1,6 +1,6 @@
-"""Which rank lives on which node, so that groups of ranks fall well: local search over placements.
+"""Placement of ranks on nodes that suits groups of ranks: local search.
 
-A placement is judged by what `evaluate.group_costs` tells of groups: pruned trees of shortest paths. In
+A placement is evaluated by `evaluate.group_costs` of its groups: pruned trees of shortest paths. In
 place of the fullest link the search looks at the fourth-power mean of loads, which changes with every swap.
 It begins with the fabric's own numbers and regular placements: mixed-radix numbers with their axes in any
 order, of any factors of N, and multiples modulo N. Work is counted: a placement is the same everywhere.
@@ -25,13 +25,13 @@ from treadle.topologies.topology import Topology
 _MOST_AXES = 4
 _MOST_MULTIPLES = 64
 _STARTS = 3
-"""Regular placements that swaps begin from, beside the fabric's own."""
+"""Regular placements that swaps start from, besides the fabric's own."""
 
 _START_SHARE = 0.25
-"""Of the work, for looking at regular placements."""
+"""Fraction of the work for regular placements."""
 
 _HOT = 0.02
-"""What a swap may cost at first, as a part of all; in the end nothing."""
+"""Initial cost increase allowed to a swap, as a fraction; at the end none."""
 
 
 class TreeGraph(NamedTuple):
@@ -76,12 +76,12 @@ class RankGroups(NamedTuple):
 
 
 class RankPace(NamedTuple):
-    """How long a search goes on.
+    """Limits of a search.
 
     Parameters
     ----------
     work : int
-        Links to look at; 0: just the cost of the start.
+        Links to examine; 0: only the cost of the start.
     hot : float
         What a swap may cost in the beginning, as a part of the cost.
     seed : int
@@ -112,7 +112,7 @@ class RankOrder:
 
 
 def tree_graph(topology: Topology) -> TreeGraph:
-    """What trees need of a regular fabric.
+    """Properties of a regular fabric that trees use.
 
     Raises
     ------
@@ -190,7 +190,7 @@ def _orders(n: int) -> Iterator[Int64Array]:
 
 
 def _factorings(n: int, most: int) -> Iterator[tuple[int, ...]]:
-    """All ways to write n as a product of at most so many factors from 2 on, in order."""
+    """Return all ordered products of at most `most` factors from 2 on that equal n."""
     if n == 1 or most == 0:
         if n == 1:
             yield ()

@@ -164,7 +164,7 @@ def parallel_of(base: FabricCandidate, times: int) -> FabricCandidate:
 
 
 def with_reverse_of(base: FabricCandidate) -> FabricCandidate:
-    """G and its transpose at once (section A.1.6); G must be reverse-symmetric."""
+    """G and its transpose combined (section A.1.6); G must be reverse-symmetric."""
     return _changed(
         base,
         WithReverse(base.construction),
@@ -197,19 +197,19 @@ def pareto(candidates: Iterable[FabricCandidate], key: Key) -> list[FabricCandid
 
 
 def _figures(candidate: FabricCandidate) -> tuple[int | Fraction, ...]:
-    """What a user sees."""
+    """Text for users."""
     return candidate.steps, candidate.t_b_both
 
 
 class Finder:
-    """Frontiers of all sizes asked for, each computed once.
+    """Frontiers of all requested sizes, each computed once.
 
     Parameters
     ----------
     bases : callable
         bases(nodes, degree), in the order of preference among equals.
     bidirectional : bool
-        Only fabrics whose links come in opposite pairs.
+        Only fabrics with bidirectional links.
     """
 
     def __init__(self, bases: Bases, *, bidirectional: bool = False) -> None:
@@ -238,14 +238,14 @@ class Finder:
     def hopeful(self, nodes: int, degree: int, *, limit: int = 24) -> list[FabricCandidate]:
         """Candidates that the frontier leaves out but that may beat it once measured, by rising predictions.
 
-        Their figures are upper bounds, such as those of line graphs of bases whose links do not come in
-        opposite pairs; nothing else of as few steps or fewer is known to be bandwidth-optimal.
+        Their values are upper bounds, such as those of line graphs of bases without
+        bidirectional links; nothing else of as few steps or fewer is known to be bandwidth-optimal.
 
         Parameters
         ----------
         nodes, degree : int
         limit : int
-            At most so many.
+            Largest number.
         """
         kept = self.frontier(nodes, degree)
         best = [found.steps for found in kept if found.is_bandwidth_optimal]

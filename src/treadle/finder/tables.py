@@ -1,4 +1,4 @@
-"""Figures of bases without a closed form, shipped as data; `tools/finder/base_figures.py` makes the file."""
+"""Values of bases without a formula, shipped as data; `tools/finder/base_figures.py` makes the file."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _FILE = "base_figures.json"
 
 @dataclass(frozen=True)
 class Tables:
-    """What the data files say.
+    """Contents of the data files.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ class Tables:
     neighbours: NeighbourTable | None = None
 
     def bases(self, nodes: int, degree: int) -> Iterator[FabricCandidate]:
-        """Every known base of that size, closed forms included, the plainest first: what `Finder` takes."""
+        """Return every known base of that size, formulas included, the simplest first, for `Finder`."""
         yield from formula_bases(nodes, degree)
         if self.has_catalogue:
             yield from catalogue_bases(nodes, degree)
@@ -126,7 +126,7 @@ def candidate_of_cayley(entry: LibraryEntry) -> FabricCandidate:
 
 
 def candidate_of_line_graph(entry: LineGraphEntry) -> FabricCandidate:
-    """A searched line graph of a Cayley digraph with breadth-first broadcast of its own; exact both ways.
+    """A searched line graph of a Cayley digraph with its own breadth-first broadcast; exact both directions.
 
     Cayley digraphs have no self-loops, and their parallel links become different nodes: it is simple.
     """

@@ -1,4 +1,4 @@
-"""What a cluster will communicate: collectives with sizes, counts and groups; read from TOML."""
+"""Communication of a cluster: collectives with sizes, counts and groups; read from TOML."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Call:
     count : Fraction
         How often per iteration; only proportions matter.
     group_size : int, optional
-        Ranks of a group; None: all nodes. All groups run at once.
+        Ranks of a group; None: all nodes. All groups run concurrently.
     stride : int
         Distance between neighbours in a group: group members are r, r + stride, r + 2 stride, ...
     """
@@ -101,7 +101,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Workload:
-    """What one iteration of a job communicates.
+    """Communication of one iteration of a job.
 
     Parameters
     ----------

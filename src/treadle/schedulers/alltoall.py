@@ -1,4 +1,4 @@
-"""The optimal rate of an all-to-all, and its figures under the keys that commands share."""
+"""The optimal rate of an all-to-all, and its values under the keys that commands share."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 DEFAULT_GAP = 1e-3
 FLEISCHER_GAP = 0.05
-"""Fleischer's scheme takes minutes where 0.001 is asked of it."""
+"""Default gap of Fleischer's scheme, which takes minutes for 0.001."""
 
 
 def alltoall_rate(problem: Problem, *, gap: float | None = None, cards_forward: bool = False) -> RateResult:
@@ -56,7 +56,7 @@ def rate_by_method(
     Raises
     ------
     ScheduleError
-        If a gap is asked of another method, or the instance is too large for it.
+        If a gap is given for another method, or the instance is too large for it.
     """
     from treadle.synthesis.alltoall.rate.methods import cut_certificate, rate_by  # bring solvers
 
@@ -93,7 +93,7 @@ def uniform_bandwidth(found: RateResult) -> int | None:
 
 
 def rate_summary(found: RateResult) -> dict[str, object]:
-    """What JSON says of an all-to-all's rate: the certified lower side, unless a key says otherwise."""
+    """An all-to-all's rate for JSON: the certified lower side, unless a key says otherwise."""
     n = found.collective.group_size
     values: dict[str, object] = {
         "method": found.method,

@@ -1,4 +1,4 @@
-"""All-to-alls in steps as the table of schedulers names them, and what stands in for them."""
+"""All-to-alls in steps as the table of schedulers names them, and their fallbacks."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def time_stepped(
     steps: int | None = None,
     bound: Bound | None = None,
 ) -> Result:
-    """The best flow over time in whole chunks: in the steps asked for, or in few that come near the optimum.
+    """The best flow over time in integral chunks: in the given steps, or in few that are near the optimum.
 
     Of larger fabrics in the fewest possible steps or one more.
     """
@@ -279,7 +279,7 @@ def pipelined_flow(
 def _searched_steps(
     topology: Topology, collective: Collective, chunks: int | None, max_steps: int | None
 ) -> Result:
-    """One path a piece of demand by local search, in steps that take hardly longer than the fullest link."""
+    """One path per subflow by local search, in steps that take hardly longer than the fullest link."""
     demand = collective.pair_demands.between
     if np.count_nonzero(demand) > _TRANSLATED_PAIRS and demand.max() == 1:
         group = few_translated(topology, collective)
@@ -318,7 +318,7 @@ def shortest_paths(
     rounds: Sequence[int] | None = None,
     size: SizeRequest | None = None,
 ) -> ExchangeSchedule:
-    """Every pair's data over all its shortest paths, a hop per step; or in the rounds asked for."""
+    """Every pair's data over all its shortest paths, a hop per step; or in the given rounds."""
     problem, options = Problem(topology, collective), AlltoallOptions(chunks=chunks, rounds=rounds, size=size)
     routes = split_over_shortest_paths(topology, collective, max_chunks=_most_chunks(problem, chunks))
     schedule = _in_steps(problem, routes, options)
@@ -328,7 +328,7 @@ def shortest_paths(
 
 
 def _in_steps(problem: Problem, routes: RouteSchedule, options: AlltoallOptions) -> ExchangeSchedule | None:
-    """The routes in the rounds that were asked for, or are fastest at the size; None if neither was asked."""
+    """Return the routes in the given rounds, or the fastest at the size; None if neither is given."""
     topology, collective, size = problem.topology, problem.collective, options.size
     finest = _finest(problem, options.chunks)
     if size is not None:
@@ -361,7 +361,7 @@ def _finest(problem: Problem, chunks: int | None) -> int:
 
 
 def _runnable(problem: Problem, limit: int) -> int:
-    """The limit of chunks per shard; for unequal demands only so many that a program can have them all.
+    """The limit of chunks per shard; for unequal demands only as many as fit into a program.
 
     Equal shards need no more chunks than their shares of routes; unequal ones take as many as allowed, and
     runtimes keep a number for each chunk of each unit of demand.
@@ -403,7 +403,7 @@ def _grain(problem: Problem, schedule: ExchangeSchedule) -> tuple[str, ...]:
 
 
 def late_bound(problem: Problem, *, cards_forward: bool = False) -> Bound:
-    """What a moment proves of an all-to-all once its time has run out: every schedule left has a gap.
+    """Return the bound of an all-to-all after its time has run out: every schedule left has a gap.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""What groups reach, each by itself while the others idle."""
+"""Rates of groups, each alone while the others are idle."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 @brief("algbw", "groups", "is_exact")
 @dataclass(frozen=True)
 class AloneRate:
-    """What groups reach, each by itself while all others idle.
+    """Rates of groups, each alone while all others are idle.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ def alone_rates(
 
 
 def rates_of(problem: Problem, optimum: GroupOptimum) -> tuple[AloneRate, ...]:
-    """The optimum of each group by itself; of groups that are alike in the joint problem, of one."""
+    """Compute the optimum of each group alone; equivalent groups of the joint problem share one."""
     groups = range(problem.collective.n_groups or 0)
     return alone_rates(problem, [optimum.representative(group) for group in groups])
 
@@ -99,11 +99,11 @@ def _alone(problem: Problem, group: int) -> tuple[Fraction, bool]:
 _MOST_WORK = 20_000_000
 
 
-"""Nodes and links to visit per pair of groups that may be alike: less than half a second."""
+"""Nodes and links to visit per pair of possibly equivalent groups: less than half a second."""
 
 
 def alone_in_plan(plan: Plan) -> tuple[AloneRate, ...]:
-    """What each group of a plan reaches by itself, as `bound` finds it."""
+    """Rate of each group of a plan alone, as `bound` computes it."""
     problem = Problem(plan.topology, plan.collective)
     if plan.collective.kind is CollectiveKind.ALLTOALL:
         return alltoalls_alone(problem)

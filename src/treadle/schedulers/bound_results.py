@@ -51,7 +51,7 @@ class BoundResult:
     rate : RateResult, optional
         Both sides of an all-to-all's optimum; `bound` is the upper one.
     groups : GroupOptimum, optional
-        Both sides of the optimum of several groups at once; `bound` is the upper one, of each group.
+        Both sides of the optimum of concurrent groups; `bound` is the upper one, of each group.
     alone : tuple of AloneRate
         What groups reach, each by itself while the others idle; the least first.
     rs_ag : Fraction, optional
@@ -59,7 +59,7 @@ class BoundResult:
     notes : tuple of str
         What a user should know.
     at_sizes : tuple of SizeBound
-        Least times of the sizes that were asked for.
+        Time lower bounds of the given sizes.
     cost_model : CostModel, optional
         Under which.
 

@@ -85,7 +85,7 @@ def _where_switches_lose(problem: Problem, by_cuts: Bound) -> Bound:
     """The optimum where a switch may take in what it cannot send on, or the reverse.
 
     The least cut is attained where splitting off switches keeps it, for which each has to be Eulerian
-    (assumed by the dissertation in B.5). Elsewhere trees of paths, priced by link lengths, tell the optimum.
+    (assumed by the dissertation in B.5). Otherwise trees of paths, priced by link lengths, give the optimum.
     """
     topology = problem.topology
     if topology.multicast.any() or topology.aggregation.any() or topology.injection_bytes_per_s.any():
@@ -99,9 +99,9 @@ def _where_switches_lose(problem: Problem, by_cuts: Bound) -> Bound:
 
 
 def large_allreduce(problem: Problem) -> Bound | None:
-    """The optimum of many ranks as that of one group, links that are alike as one; None if it is no question.
+    """Optimum of many ranks as one group, with equivalent links merged; None if not applicable.
 
-    The program by cuts is for fabrics that copy or add, or that have few links alike. Its time grows with the
+    The program by cuts is for in-network operations, or few equivalent links. Its time grows with the
     ranks (1 s for 160 to 256 of them, 31 s for 1024), that of trees with the classes of links: 0.05 s for 6
     on the same fabrics, 0.8 s for 66 on a mesh of 144 ranks, 6.5 s for 155 on a torus of 144 with a dead
     link, where cuts take 0.2 s.
@@ -237,19 +237,19 @@ def _optimum(problem: Problem) -> forestcoll.Optimum:
 
 
 def bound_of_allreduce(problem: Problem, found: AllreduceBound) -> Bound:
-    """An allreduce bound as the other bounds are told."""
+    """Convert an allreduce bound to a `Bound`."""
     model = model_of(problem.topology, problem.collective)
     return Bound(found.algbw, found.witness, found.is_attained is True, model)
 
 
 def bound_of_alltoall(found: RateResult) -> Bound:
-    """The upper side of an all-to-all's rate as the other bounds are told."""
+    """Convert the upper side of an all-to-all's rate to a `Bound`."""
     units = found.collective.pair_demands.buffer_units
     return Bound(units * found.upper, found.witness, found.exact is not None)
 
 
 def bound_of_groups(problem: Problem, found: GroupOptimum) -> Bound:
-    """The upper side of the optimum of several groups as the other bounds are told; of each group."""
+    """Convert the upper side of the optimum of several groups to a `Bound` of each group."""
     topology, kind = problem.topology, problem.collective.kind
     # lengths of links price each tree edge by itself, whatever the switches could do
     prices_copies = (topology.multicast | topology.aggregation).any() or kind is CollectiveKind.ALLREDUCE

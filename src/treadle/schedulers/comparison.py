@@ -26,9 +26,9 @@ class RowMeasures:
     Parameters
     ----------
     congestion : Congestion, optional
-        Where they take longest; None where they cannot be told apart.
+        Where they take longest; None if that is ambiguous.
     sizes : tuple of SimulatedRow
-        Simulated, for each size that was asked for.
+        Simulated, for each given size.
     refusal : str
         Why there is nothing of this, else "".
     """
@@ -47,13 +47,13 @@ class ComparisonRow:
     ----------
     algorithm : str
     report : Report, optional
-        Of the verifier; None if the scheduler refused the problem.
+        From the verifier; None if the scheduler does not support the problem.
     trees : int, optional
         Unit trees in all; None for step schedules.
     seconds : float
         CPU time to generate the schedule.
     refusal : str
-        Why there is no schedule, else "".
+        Why no schedule was found, else "".
     is_late : bool
         Time ran out.
     form : str
@@ -61,7 +61,7 @@ class ComparisonRow:
     is_peer : bool
         The scheduler is another project's.
     measured : RowMeasures, optional
-        What its messages take on the fabric, where that was asked for.
+        Time of its messages on the fabric, if requested.
     notes : tuple of str
     rates : tuple of Fraction
         Of a set by size that was brought: asymptotic algbw of each of its schedules, bytes/s.
@@ -94,7 +94,7 @@ class ComparisonRow:
 
     @property
     def algbw(self) -> Fraction | None:
-        """As the verifier computed it, of steps in turn, bytes/s; None without a valid schedule."""
+        """Value computed by the verifier, for steps in turn, bytes/s; None without a valid schedule."""
         return self.report.algbw if self.report is not None and self.report.is_ok else None
 
     @property
@@ -106,7 +106,7 @@ class ComparisonRow:
 @brief("bound", "row")
 @dataclass(frozen=True)
 class InNetwork:
-    """An allreduce on the same fabric, were its switches to sum and copy for ranks that ask (NVLink SHARP).
+    """An allreduce on the same fabric with GPU-initiated in-network operations (NVLink SHARP).
 
     Parameters
     ----------
@@ -130,13 +130,13 @@ class Comparison(Tabular):
     collective : Collective
     bound : Bound
     rows : tuple of ComparisonRow
-        Fastest first; refusals last.
+        Fastest first; unsupported ones last.
     sizes : tuple of int
         Bytes at which they were simulated.
     in_network : InNetwork, optional
         Where the fabric's NVSwitches may be of those that sum, and it does not say so.
     shared : SharedRates, optional
-        Of several groups of ranks at once: what each reaches alone, and all together.
+        For concurrent groups: the rate of each alone, and of all together.
     cost_model : CostModel, optional
         What messages cost at these sizes; None: one alpha, as `simulate` has it.
 

@@ -23,12 +23,12 @@ DEFAULT_TIME_LIMIT_S = 60.0
 
 @dataclass(frozen=True)
 class ExactRequest:
-    """What exact synthesis is asked for.
+    """Request of exact synthesis.
 
     Parameters
     ----------
     chunks : int
-        Chunks per shard; without `rounds` at most so many.
+        Chunks per shard; without `rounds` their limit.
     rounds : sequence of int, optional
         Chunks that a unit link may carry in each step. Default: the fewest in all that `steps` allow.
     steps : int, optional
@@ -46,7 +46,7 @@ class ExactRequest:
 
 
 def exact_schedule(problem: Problem, request: ExactRequest, deadline: float | None) -> StepSchedule:
-    """The schedule asked for.
+    """Return the requested schedule.
 
     Raises
     ------

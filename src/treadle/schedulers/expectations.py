@@ -24,7 +24,7 @@ from treadle.unsupported import Unsupported
 LARGE_BYTES = 2**30
 """Size at which a library's throughput is reported where no size is given."""
 _MOST_SUMMING, _MOST_SUMMING_IN_BOXES = 128, 64
-"""Ranks up to which the optimum of switches that sum takes a second at most."""
+"""Ranks up to which the in-network optimum takes a second at most."""
 
 
 @brief("model", "picks")
@@ -65,16 +65,16 @@ class Expectations:
 
 
 NVLS = "nvls"
-"""The scheduler that serves it."""
+"""The scheduler that supports it."""
 _FASTER_THAN = 300 * 10**9
-"""Bytes/s of a GPU's links to the switches: A100 has so many, and switches that do not sum."""
+"""Bytes/s of a GPU's links to the switches on A100, whose switches have no in-network reduction."""
 
 
 def reducing_counterpart(problem: Problem, *, several: bool = False) -> Problem | None:
-    """The problem on the same fabric with NVSwitches that sum and copy; None where that is no question.
+    """Return the problem with in-network operations of NVSwitches; None if not applicable.
 
     It is one if all ranks of an allreduce, and nothing else, are joined to the same switch by fast links
-    (with `several` those of each box to one of their own), and the fabric has no switch that sums or copies.
+    (with `several` those of each box to one of their own), and the fabric has no in-network operations.
     """
     topology, collective = problem.topology, problem.collective
     is_said = topology.multicast.any() or topology.aggregation.any()

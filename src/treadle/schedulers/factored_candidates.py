@@ -1,4 +1,4 @@
-"""Forest schedules in factored form: when tight cuts are looked for, and what became of it."""
+"""Forest schedules in factored form: when tight cuts are used, and their outcome."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from treadle.synthesis.trees.tight_cuts.decompose import (
 from treadle.unsupported import Unsupported
 
 MAX_EXPLICIT_RANKS = 256
-"""Without a form asked for, trees of more ranks are factored where tight cuts allow it."""
+"""By default, trees of more ranks are factored where tight cuts allow it."""
 
 MAX_BOUNDED_RANKS = 2**14
 """Beyond, no bound of the height is looked for: at 65,536 ranks it would take as long as the verifier."""
@@ -49,9 +49,9 @@ def factored_forest(
     Raises
     ------
     InfeasibleError
-        If the factored form was asked for and does not apply; or a rank cannot be reached.
+        If the factored form was requested and does not apply; or a rank cannot be reached.
     ScheduleError
-        If a packer was asked for as well.
+        If a packer was given as well.
     TimeLimitError
         If the deadline passed.
     """
@@ -99,7 +99,7 @@ def factored_forest(
 
 
 def _free_roots(problem: Problem, request: ForestRequest) -> UnequalShards | None:
-    """Reduce-scatter and allgather of the best shards, with a bound; None if there are no pieces."""
+    """Reduce-scatter and allgather of the best shards, with a bound; None without subproblems."""
     if problem.collective.kind is not CollectiveKind.ALLREDUCE:
         return None
     found = decompose_allreduce(problem.topology, problem.collective, budget=request.budget)

@@ -1,4 +1,4 @@
-"""What generators are told and what they return, before anybody has judged it."""
+"""Options of generators, and their results before verification."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from treadle.synthesis.trees import DYADIC_LOSS, Packer, TreeBudget
 
 
 def tree_budget(*, trees: int | None = None, max_trees: int | None = None, exact: bool = False) -> TreeBudget:
-    """What was asked for; by default a power of two of chunks is preferred, which texts for runtimes need."""
+    """Given options; by default a power of two of chunks is preferred, which runtime files need."""
     return TreeBudget(trees, max_trees, exact, dyadic_loss=DYADIC_LOSS)
 
 
 @dataclass(frozen=True)
 class ForestRequest:
-    """What ForestColl is told.
+    """Options of ForestColl.
 
     Parameters
     ----------

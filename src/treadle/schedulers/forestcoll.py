@@ -48,7 +48,7 @@ def forestcoll(
     bound: Bound | None = None,
     **asked: Unpack[ForestKeywords],
 ) -> Result:
-    """Throughput-optimal spanning trees, also of several groups at once; the best allreduce that is known.
+    """Throughput-optimal spanning trees, also of concurrent groups; the best known allreduce.
 
     Parameters
     ----------
@@ -99,7 +99,7 @@ def _request(
     form: Form | str = Form.AUTO,
     trim: bool = False,
 ) -> ForestRequest:
-    """What was asked for, in the types of the trade."""
+    """Return the given options as typed values."""
     if packer is not None and packer not in tuple(Packer):
         raise FormatError(unknown("packer", packer, Packer))
     if form not in tuple(Form):
@@ -128,7 +128,7 @@ def _forest(problem: Problem, algorithm: str, request: ForestRequest) -> Result:
 
 
 def _box_by_box(problem: Problem, algorithm: str, request: ForestRequest) -> Result | None:
-    """The few trees of one root in many boxes, written out; None if another form or packer is asked for."""
+    """Explicit fixed-k trees of one root in many boxes; None if another form or packer is given."""
     is_free, collective = request.form is Form.AUTO and request.packer is None, problem.collective
     if not (is_free and collective.kind.is_rooted and collective.n_ranks > MAX_EXPLICIT_RANKS):
         return None
@@ -183,7 +183,7 @@ def _explicit(problem: Problem, algorithm: str, request: ForestRequest) -> Resul
 
 
 def _unit_limits(collective: Collective, budget: TreeBudget) -> allreduce.UnitLimits | None:
-    """What a budget per root allows all roots together."""
+    """Budget of all roots together."""
     if budget.exact:
         return None
     ranks = collective.n_ranks
@@ -217,7 +217,7 @@ def _on_trimmed(problem: Problem, algorithm: str, request: ForestRequest) -> Res
 
 
 def _untrimmed(problem: Problem, request: ForestRequest, trimmed: Result, schedule: ForestSchedule) -> Result:
-    """A faster allreduce on all of the bandwidth, where there is one; else that on the trimmed fabric.
+    """Return a faster allreduce on the full bandwidth, if one exists; else that on the balanced fabric.
 
     In-trees and out-trees pass each switch as often in as out, but by different links: bandwidth that is
     surplus to both in equal shares may help only one of them.

@@ -1,4 +1,4 @@
-"""A schedule for a problem by a scheduler of the table, and what stands in for it when time has run out."""
+"""A schedule for a problem by a scheduler of the table, and its fallback when time has run out."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ _SCHEDULES: Mapping[ScheduleForm, tuple[type[Schedule], ...]] = MappingProxyType
 def options_for(
     scheduler: Scheduler, options: SchedulerOptions | None, keywords: OptionKeywords
 ) -> SchedulerOptions:
-    """What was asked of a scheduler, as the options of its form.
+    """Return the given options, in the type of the scheduler's form.
 
     Parameters
     ----------
@@ -68,12 +68,12 @@ def options_for(
     options : SchedulerOptions, optional
         Of its form.
     keywords : OptionKeywords
-        More of them, or all; those at their defaults ask for nothing.
+        Further options, or all; those at their defaults are ignored.
 
     Raises
     ------
     ScheduleError
-        If it does not heed one of them: names the schedulers that do. Or if it is out of range.
+        If one is not supported: names the schedulers that do. Or if it is out of range.
     """
     kind = OPTIONS_OF[scheduler.form]
     if options is not None and not isinstance(options, kind):
@@ -115,7 +115,7 @@ def generate(
     Raises
     ------
     InfeasibleError, ScheduleError
-        If the scheduler cannot serve the problem.
+        If the scheduler does not support the problem.
     TimeLimitError
         If the deadline passed.
     """
@@ -147,7 +147,7 @@ def generate(
 
 
 def _made(problem: Problem, scheduler: Scheduler, options: SchedulerOptions, bound: Bound | None) -> Result:
-    """What the scheduler's function made of the problem, of the type that its form promises."""
+    """Return the result of the scheduler's function, checked to have the type of its form."""
     asked = {name: value for name, value in options.given().items() if name in scheduler.options}
     topology, collective = problem.topology, problem.collective
     with _faults_of_strangers(scheduler):
@@ -168,7 +168,7 @@ def _made(problem: Problem, scheduler: Scheduler, options: SchedulerOptions, bou
 
 @contextmanager
 def _faults_of_strangers(scheduler: Scheduler) -> Iterator[None]:
-    """Whatever goes wrong in code that is not ours is a ScheduleError that names its origin."""
+    """Turn any exception of third-party code into a ScheduleError that names its origin."""
     try:
         yield
     except (TreadleError, TimeLimitError):

@@ -1,4 +1,4 @@
-"""What `solve` was asked for beyond its defaults, kept in a plan's provenance and read back from there."""
+"""Options of `solve` beyond its defaults, stored in a plan's provenance and read back from it."""
 
 from __future__ import annotations
 
@@ -64,11 +64,11 @@ _ORDER = (
     *("chunks", "rounds", "steps", "max_steps", "symmetric", "seed", "max_layers", "layer_changes"),
     *("max_routes", "max_hops", "max_flows", "size", "height", "parts"),
 )
-"""As plans have always had them, whatever the form."""
+"""Keys as plans have always had them, whatever the form."""
 
 
 def record_given(options: SchedulerOptions) -> dict[str, Scalar]:
-    """Provenance of what was asked for; nothing of what was left at its default."""
+    """Return the provenance of the given options, without those at their defaults."""
     asked, values = options.given(), dict[str, Scalar]()
     for name in sorted(asked, key=_ORDER.index):
         value = asked[name]
@@ -86,7 +86,7 @@ def record_given(options: SchedulerOptions) -> dict[str, Scalar]:
 
 
 def given_options(plan: Plan) -> OptionKeywords:
-    """What a plan's provenance says that `solve` was asked for.
+    """Read the options of `solve` from a plan's provenance.
 
     Raises
     ------

@@ -59,7 +59,7 @@ def find_cut_off(problem: Problem) -> tuple[int, str, tuple[str, ...]] | None:
 
 
 def groups_optimum(problem: Problem) -> GroupOptimum:
-    """The most that several groups reach at once, each of them."""
+    """Largest rate that each of several concurrent groups reaches."""
     from treadle.synthesis.trees.groups.group_optimum import group_optimum  # brings a solver
 
     return group_optimum(problem.topology, problem.collective)
@@ -81,7 +81,7 @@ _PHASES = (CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALLGATHER)
 
 
 def phase_optima(problem: Problem) -> tuple[GroupOptimum, ...] | None:
-    """Of an allreduce in groups those of its reduce-scatters and its allgathers; None if there is no time."""
+    """Rates of the reduce-scatters and allgathers of an allreduce in groups; None if time runs out."""
     collective = problem.collective
     if collective.kind is not CollectiveKind.ALLREDUCE:
         return None
@@ -93,7 +93,7 @@ def phase_optima(problem: Problem) -> tuple[GroupOptimum, ...] | None:
 
 
 def algbw_of_phases(phases: Iterable[GroupOptimum]) -> Fraction:
-    """What an allreduce reaches in two phases, one after the other: their times per byte add up."""
+    """Rate of an allreduce in two successive phases: their times per byte add up."""
     return 1 / sum((1 / phase.lower for phase in phases), Fraction(0))
 
 
@@ -103,7 +103,7 @@ def exact_algbw_of_phases(phases: Sequence[GroupOptimum]) -> Fraction | None:
 
 
 def bracket_note(found: GroupOptimum) -> tuple[str, ...]:
-    """What is told of an optimum that is known on two sides only."""
+    """Note on an optimum that is known on two sides only."""
     if found.is_exact:
         return ()
     gap = float(1 - found.lower / found.upper)

@@ -1,4 +1,4 @@
-"""Trees of several groups at once, by name of the algorithm that makes them."""
+"""Trees of concurrent groups, by name of the algorithm."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ QUICK = ("hierarchical-ring", "ring", "multitree", "double-binary-tree")
 """Tried for each group when time has run out; all of them are quick."""
 
 _EXACT = ("exact", "form")
-"""What may be asked for: groups take just as many trees as their shares hold."""
+"""Supported options: groups use exactly as many trees as their allocation holds."""
 
 _PHASES = (CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALLGATHER)
 
@@ -52,12 +52,12 @@ def group_candidate(problem: Problem, algorithm: str, asked: Mapping[str, object
     algorithm : str
         The candidate's name.
     asked : mapping
-        Options by field; those that limit the number of trees are refused.
+        Options by field; those that limit the number of trees are rejected.
 
     Raises
     ------
     ScheduleError
-        If an option was asked for that groups do not heed.
+        If an option is not supported for groups.
     InfeasibleError
         If a member of a group cannot be reached, or there are too many trees.
     TimeLimitError
@@ -94,7 +94,7 @@ class _Phases:
 
     @property
     def algbw(self) -> Fraction:
-        """Of both, one after the other."""
+        """Rate of both, one after the other."""
         return algbw_of_phases((self.scatter, self.gather))
 
     def schedule(self) -> GroupSchedule:
@@ -107,13 +107,13 @@ class _Phases:
         return two_phases(scatter, gather)
 
     def describe_bound(self, upper: Fraction) -> tuple[str, ...]:
-        """Where nothing better is known."""
+        """Note if nothing better is known."""
         if self.algbw == upper:
             return ("reduce-scatter + allgather is optimal",)
         return ("built as reduce-scatter + allgather",)
 
     def beaten(self, algbw: Fraction) -> tuple[str, ...]:
-        """Where trees with free roots are better."""
+        """Note if trees with unrestricted roots are better."""
         share = float(self.algbw / algbw)
         return (
             f"built as in-trees and out-trees with free roots; reduce-scatter + allgather reaches "
@@ -122,13 +122,13 @@ class _Phases:
 
 
 def _phases(problem: Problem) -> _Phases | None:
-    """Those of an allreduce, if there is time to look at them."""
+    """Return the phases of an allreduce, if time permits."""
     optima = phase_optima(problem)
     return None if optima is None else _Phases(problem, *optima)
 
 
 def _check_asked(algorithm: str, asked: Mapping[str, object]) -> None:
-    """Refuse options that groups do not heed."""
+    """Reject options that groups do not support."""
     wanted = [name for name, value in asked.items() if value not in (None, False) and name not in _EXACT]
     if wanted:
         raise ScheduleError(
@@ -158,7 +158,7 @@ def two_phase_groups(problem: Problem, algorithm: str, asked: Mapping[str, objec
 
 
 def isolated(topology: Topology, collective: Collective) -> Result:
-    """ForestColl's optimal trees of each group as if the others were idle; all of them at once.
+    """ForestColl's optimal trees of each group as if the others were idle, run concurrently.
 
     What isolated planning makes of shared links: `forestcoll` knows of the others. Of one group it is the
     same.
@@ -196,7 +196,7 @@ def _alone(topology: Topology, collective: Collective) -> Result:
 def each_group(
     problem: Problem, scheduler: Scheduler, asked: Mapping[str, object], *, bound: Bound | None = None
 ) -> Result:
-    """A scheduler's trees of each group by itself, all of them at once.
+    """A scheduler's trees of each group alone, run concurrently.
 
     Parameters
     ----------
@@ -212,7 +212,7 @@ def each_group(
     Raises
     ------
     ScheduleError, InfeasibleError
-        If it does not serve a group; or relies on copies and sums in the network, which groups do not have.
+        If it does not support a group; or uses in-network operations, which groups do not support.
     """
     with context().stage("schedule"):
         schedule = _each(problem, _making(scheduler, asked))
@@ -232,7 +232,7 @@ def _making(scheduler: Scheduler, asked: Mapping[str, object]) -> Callable[[Topo
 
 
 def _beside_optimum(found: Result, problem: Problem) -> Result:
-    """The schedule beside the optimum of all groups, and what two phases reach of it."""
+    """Compare the schedule with the optimum of all groups, and with that of two phases."""
     try:
         with context().stage("bound"):
             optimum = groups_optimum(problem)
@@ -245,7 +245,7 @@ def _beside_optimum(found: Result, problem: Problem) -> Result:
 
 
 def _each(problem: Problem, trees: Callable[[Topology, Collective], object]) -> GroupSchedule:
-    """Trees of each group on the nodes that it may use; of groups that are alike once."""
+    """Solve each group on the nodes that it may use; equivalent groups once."""
     topology, collective = problem.topology, problem.collective
     known: dict[tuple[object, ...], object] = {}
     made = []

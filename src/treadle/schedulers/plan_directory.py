@@ -42,7 +42,7 @@ _UNREADABLE = (
     RuntimeError,
     ValueError,
 )
-"""What zipfile raises on damaged input."""
+"""Exceptions of zipfile on damaged input."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class PlanListing:
     sizes : tuple of (int, int or None)
         Smallest and largest size in bytes of each of its schedules.
     groups : tuple of tuples of int, optional
-        Of several groups at once: nodes of the ranks of each.
+        For concurrent groups: nodes of the ranks of each.
     """
 
     path: Path
@@ -82,7 +82,7 @@ class PlanIndex:
     listings : tuple of PlanListing
         By file name.
     problems : tuple of str
-        A line for each file that is no plan file.
+        A line for each file that is not a plan file.
     """
 
     listings: tuple[PlanListing, ...]
@@ -137,7 +137,7 @@ def index_plans(directory: str | Path) -> PlanIndex:
 
 
 def find_plans(index: PlanIndex, topology: Topology, collective: Collective) -> DirectoryPlans:
-    """The plans of an index that serve a collective on a fabric, each loaded and verified there.
+    """Load the plans of an index that support a collective on a fabric, and verify each there.
 
     Parameters
     ----------
@@ -159,7 +159,7 @@ def find_plans(index: PlanIndex, topology: Topology, collective: Collective) -> 
 
 
 def find_group_plans(index: PlanIndex, topology: Topology, collective: Collective) -> DirectoryPlans:
-    """What plans of several groups at once do for one of them.
+    """Return the part of plans of concurrent groups that belongs to one group.
 
     Parameters
     ----------
@@ -270,7 +270,7 @@ def _size_range(entry: Any) -> tuple[int, int | None]:
 
 
 def _groups(value: Any, ranks: tuple[int, ...]) -> tuple[tuple[int, ...], ...] | None:
-    """Nodes of each group's ranks; None where there are no groups."""
+    """Return the nodes of each group's ranks; None without groups."""
     if value is None:
         return None
     groups = [tuple(read_wholes(group, "group")) for group in read_list(value, "groups")]

@@ -30,13 +30,13 @@ from treadle.topologies.topology import Topology
 
 ROUTES = "routes"
 SEARCHED = "searched-routes"
-"""What stands in for them when time has run out."""
+"""Fallback when time has run out."""
 
 _TIMED_CHUNKS = 4
-"""Chunks per unit of demand of routes in rounds, unless told otherwise: each is placed on its own."""
+"""Default chunks per unit of demand of routes in rounds: each is placed on its own."""
 
 _LOSS = 1e-3
-"""What layers may cost without a word about it."""
+"""Cost of layers below which no note is printed."""
 
 _ADAPTER_LAYERS = 4
 """Virtual channels that adapters commonly have: best paths that need more give way to nearly as good ones."""
@@ -111,7 +111,7 @@ def best_routes(
 
 
 def _searched(topology: Topology, collective: Collective, limits: RouteOptions) -> Result:
-    """By local search; how far below the bound, and what of that the layers cost."""
+    """Choose by local search; report the gap to the bound, and the layers' part of it."""
     found = _search(topology, collective, limits, seed=limits.seed)
     core.release_memory()
     bound = bound_of_alltoall(rate_with_routes(topology, collective, found.schedule))
@@ -193,7 +193,7 @@ def hierarchical_routes(
 def within_limits(
     name: str, topology: Topology, routes: RouteSchedule | TimedRoutes, options: RouteOptions
 ) -> RouteSchedule | TimedRoutes:
-    """The routes of any scheduler within the limits asked for, in rounds where flows per host are limited.
+    """Fit the routes of any scheduler to the given limits, in rounds if flows per host are limited.
 
     Raises
     ------

@@ -17,7 +17,7 @@ from treadle.synthesis.scheduler import (
 from treadle.synthesis.scheduler_options import ScheduleForm
 
 FORESTCOLL, PIPELINED, ROUTES = "forestcoll", "pipelined", "routes"
-"""What `solve` uses where nothing is asked for."""
+"""Default of `solve`."""
 
 _HERE = "treadle.schedulers"
 _TREES = ("trees", "max_trees", "exact", "packer", "form", "trim")

@@ -1,4 +1,4 @@
-"""The table of schedulers, filled: ours when it is first asked, those of plug-ins when they may matter.
+"""The table of schedulers: Treadle's on first use, those of plug-ins when they may matter.
 
 Treadle's own are in `scheduler_records`: their modules are loaded when they are called. Plug-ins are the
 entry points ``treadle.schedulers`` of installed distributions.
@@ -55,12 +55,12 @@ def scheduler(
     Parameters
     ----------
     name : str
-        Lower-case letters, digits and hyphens; not taken.
+        Lower-case characters a to z, digits and hyphens; unused.
     form : ScheduleForm or str
         What the function returns: ``trees`` (`ForestSchedule`), ``steps`` (`StepSchedule`),
         ``alltoall-steps`` (`ExchangeSchedule`) or ``routes`` (`RouteSchedule`).
     collectives : iterable of CollectiveKind or str
-        Which it serves.
+        Supported collectives.
     needs, options, source, comparing, is_peer, in_groups
         See `synthesis.scheduler.Scheduler`.
 
@@ -175,7 +175,7 @@ def algorithm_names(*, plug_ins: bool = True) -> tuple[str, ...]:
 
 
 def default_algorithm(problem: Problem) -> str:
-    """What `solve` uses where nothing is asked for: an all-to-all through switches needs routes."""
+    """Return the default of `solve`: an all-to-all through switches needs routes."""
     if problem.collective.kind is not CollectiveKind.ALLTOALL:
         return FORESTCOLL
     return ROUTES if problem.topology.switches.size else PIPELINED

@@ -1,4 +1,4 @@
-"""Rates of several groups at once as reports tell them: alone, together, and the links that all need."""
+"""Rates of concurrent groups for reports: alone, together, and the links that all need."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SHORT = Fraction(1, 10**6)
 @brief("lower", "upper", "alone", "rs_ag")
 @dataclass(frozen=True)
 class SharedRates:
-    """What groups of ranks reach.
+    """Rates of groups of ranks.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ class SharedRates:
 
 
 def shared_rates(result: BoundResult | SolveResult) -> SharedRates | None:
-    """Those of a result; None where it is of one group, or nothing is known of its optimum."""
+    """Return the rates of a result; None for one group or an unknown optimum."""
     if result.collective.blocks is None or result.bound is None:
         return None
     links = bottleneck(result.bound.witness)
@@ -67,14 +67,14 @@ def shared_rates(result: BoundResult | SolveResult) -> SharedRates | None:
 
 
 def plan_rates(plan: Plan, alone: tuple[AloneRate, ...]) -> SharedRates | None:
-    """Those of a verified plan; None where it is of one group, or has no bound."""
+    """Return the rates of a verified plan; None for one group or without a bound."""
     if plan.collective.blocks is None or plan.optimal_algbw is None or plan.witness is None:
         return None
     return SharedRates(plan.algbw, plan.optimal_algbw, alone, bottleneck(plan.witness))
 
 
 def bottleneck(witness: Certificate) -> tuple[int, ...]:
-    """Links that have a length in a witness: together they set the rate."""
+    """Return the links with positive length in a certificate: together they set the rate."""
     lengths = getattr(witness, "lengths", ())
     least = max(lengths, default=0) * _SHORT
     return tuple(np.flatnonzero([length > least for length in lengths]).tolist())

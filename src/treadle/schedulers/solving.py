@@ -46,7 +46,7 @@ class RejectedError(ScheduleError):
     algorithm : str
     report : Report
     maker : str
-        Whose generator it is; "" for ours.
+        Origin of the generator; "" for Treadle's.
 
     Examples
     --------
@@ -192,7 +192,7 @@ def verified(
     options : SchedulerOptions, optional
         Of routes: the limits that they are to keep.
     maker : str
-        Whose scheduler it is; "" for ours.
+        Origin of the scheduler; "" for Treadle's.
 
     Raises
     ------
@@ -217,7 +217,7 @@ def verified(
 
 
 def _report(problem: Problem, found: Result, request: RouteOptions) -> Report:
-    """What the verifier says of a schedule, its bound and, of routes, the limits asked for."""
+    """Verify a schedule, its bound and, for routes, the given limits."""
     topology, collective, schedule = problem.topology, problem.collective, found.schedule
     claims: dict[str, Any] = {
         "claimed_optimal_algbw": None if found.bound is None else found.bound.algbw,

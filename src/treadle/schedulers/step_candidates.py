@@ -1,4 +1,4 @@
-"""Breadth-first broadcast and exact synthesis as the table of schedulers names them; bounds beside steps."""
+"""Breadth-first broadcast and exact synthesis as the table of schedulers names them; their bounds."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from treadle.topologies.topology import Topology
 from treadle.units import format_size
 
 _LARGEST_EXACT_ALLREDUCE = 128
-"""Ranks up to which the allreduce linear program is worth its time beside a step schedule."""
+"""Ranks up to which the allreduce linear program is worth its time for a step schedule."""
 
 
 def breadth_first(
@@ -42,7 +42,7 @@ def breadth_first(
 def _beside_least_time(
     topology: Topology, collective: Collective, schedule: StepSchedule, size: SizeRequest
 ) -> str:
-    """What the steps take at the size, beside the least of any breadth-first broadcast: program (A.12)."""
+    """Compare the steps' time at the size with the least of any breadth-first broadcast: program (A.12)."""
     kind = collective.kind
     alpha = step_alpha_ns(topology) if size.alpha_s is None else round(size.alpha_s * 10**9)
     taken = alpha_beta_time(topology, collective, schedule, size.size_bytes, alpha_ns=alpha)

@@ -1,4 +1,4 @@
-"""What a plan's number of trees gives up, and what other numbers would give, in words and as values."""
+"""Loss of a plan's number of trees, and the rates of other numbers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from treadle.synthesis.trees.tree_budget import is_dyadic
 from treadle.units import format_fraction
 
 _MOST_RANKS = 256
-"""Beyond, other numbers of trees are not worked out just to tell of them."""
+"""Limit above which other numbers of trees are not computed only to report them."""
 
 
 def with_tree_choice(problem: Problem, request: ForestRequest, made: Result) -> Result:
@@ -27,9 +27,9 @@ def with_tree_choice(problem: Problem, request: ForestRequest, made: Result) -> 
     ----------
     problem : Problem
     request : ForestRequest
-        Its budget: what was asked for.
+        Its budget, as given.
     made : Result
-        A forest with its bound; `exact_trees_per_root` or `exact_trees` tell what the bound takes.
+        A forest with its bound; `exact_trees_per_root` or `exact_trees` give the trees of the optimum.
     """
     schedule, bound, algbw = made.schedule, made.bound, made.algbw
     if request.budget.exact or bound is None or not isinstance(schedule, ForestSchedule | FactoredSchedule):
@@ -54,7 +54,7 @@ def _is_one_a_shard(collective: Collective, chunks: int) -> bool:
 
 
 def _exact(made: Result, loss: str, chunks: int, *, is_default: bool) -> tuple[str, Alternative]:
-    """What the optimum takes."""
+    """Trees of the optimum."""
     per_root, in_all = made.exact_trees_per_root, made.exact_trees
     offer = Alternative("--exact", Fraction(0), per_root, in_all)
     number, where = (per_root, "per root") if per_root is not None else (in_all, "in all")
@@ -69,7 +69,7 @@ def _exact(made: Result, loss: str, chunks: int, *, is_default: bool) -> tuple[s
 
 
 def _dyadic(problem: Problem, made: Result, chunks: int) -> tuple[str, Alternative | None]:
-    """That buffers of a power of two do not divide, what lowering does about it, and what others cost."""
+    """Note that buffers of a power of two do not divide, the effect on lowering, and alternatives."""
     collective = problem.collective
     kind, ranks, per_root = collective.kind, collective.n_ranks, made.trees_per_root
     is_by_shard = not (kind is CollectiveKind.ALLREDUCE or kind.is_rooted)

@@ -25,7 +25,7 @@ from treadle.synthesis.trees.tree_budget import TreeBudget
 from treadle.verification.schedules import verify as verify_schedule
 
 TREES_PER_ROOT = (1, 2, 4, 8, 16)
-"""That are tried by default."""
+"""Numbers that are tried by default."""
 
 _MOST_HEIGHTS = 6
 _MOST_EXACT = 256
@@ -45,7 +45,7 @@ class TreePoint:
     algbw : Fraction
         As the verifier computed it, bytes/s.
     most : Fraction, optional
-        Bytes/s that no trees of this height exceed, however many, as prices of links prove; None where no
+        Upper bound for trees of this height, bytes/s, proved by dual prices; None where no
         such bound is below the optimum of all trees.
     schedule : ForestSchedule
     """
@@ -101,7 +101,7 @@ def tree_front(
     time_limit_s: float | None = None,
     progress: Progress | None = None,
 ) -> TreeFront:
-    """Which throughput trees of each height reach, so many per root, each verified.
+    """Throughput of trees of each height and number per root, each verified.
 
     Parameters
     ----------

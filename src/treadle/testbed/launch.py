@@ -22,7 +22,7 @@ from treadle.runtime.mpi_c import (
 from treadle.testbed.layout import ADDRESS_BLOCK, EmulatedLayout
 
 EAGER_BYTES = 16_000_000
-"""Messages up to this size leave immediately: waiting for the receiver's word halves the bandwidth of a link."""
+"""Messages up to this size are sent eagerly: waiting for the receiver halves the bandwidth of a link."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What switches, cables and transceivers cost: a TOML file, or rounded figures from the literature."""
+"""Prices of switches, cables and transceivers: a TOML file, or rounded values from the literature."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class BuildPrices:
     radix : int
         Most ports of a switch.
     copper_metre, copper_cable : Fraction
-        A metre, and what any cable costs beside.
+        Price per metre, and fixed price of a cable.
     copper_reach : Fraction
         Metres up to which cables are of copper.
     optical_metre, optical_cable, transceiver : Fraction
@@ -101,7 +101,7 @@ def load_prices(path: str | Path) -> BuildPrices:
 
 
 def parse_prices(text: str) -> BuildPrices:
-    """Prices from the text of their file; what it leaves out is as by default, and `source` is needed."""
+    """Parse prices; missing ones have their defaults, and `source` is required."""
     file = read_toml(text, _File)
     values: dict[str, Any] = {"source": check_line(file.source, "source")}
     if file.currency is not None:

@@ -51,7 +51,7 @@ class CableSheet:
         return "+".join(f"{rack}--plane{self.planes.plane[place]}" for rack in racks)
 
     def csv(self) -> str:
-        """As CSV; docs/how-to/architect.md describes the columns."""
+        """Format as CSV; docs/how-to/architect.md describes the columns."""
         heads = ["cable", "from_node", "from_port", "to_node", "to_port", "duplex", "bandwidth"]
         if self.placement is not None:
             heads += ["from_rack", "from_unit", "to_rack", "to_unit", "length_m", "medium", "bundle"]
@@ -92,7 +92,7 @@ def cable_sheet(
     topology : Topology
     placement : RackPlacement, optional
     box : OpticalBox, optional
-        Stands in the middle of the floor, with all others of its kind.
+        Placed in the middle of the floor, with all others of its type.
     prices : BuildPrices
         Says how far copper reaches.
 
@@ -135,7 +135,7 @@ def _through_the_middle(placement: RackPlacement, wire: Cable) -> Fraction:
 
 
 def _ports_by_plane(wires: tuple[Cable, ...], planes: OpticalPlanes) -> tuple[Cable, ...]:
-    """One-way links numbered by plane at each node, so that both fibres of a port mostly go to one box."""
+    """Number unidirectional links by plane at each node, so that a port's fibres mostly reach one box."""
     first: Counter[int] = Counter()
     for wire in wires:
         if wire.is_duplex:

@@ -1,7 +1,7 @@
-"""What was plugged against what was planned: the fewest plugs to move.
+"""Compare installed with planned cables, and find the fewest plugs to move.
 
-Planned cables match ports, and so do those that were seen: together they make paths and circles of ports, on
-which the two kinds take turns. A cable that is seen and not planned has at least one end wrong. On a circle
+Planned cables match ports, and so do those that were seen: together they form paths and cycles of ports, on
+which the two kinds take turns. A cable that is seen and not planned has at least one end wrong. On a cycle
 of k such cables k moves do: each leaves one end where it is and brings the other to the next port. On a path
 with p planned and o seen cables min(o, p) moves do; beyond these p - o cables are to be laid, or o - p taken
 out. No fewer can: every seen cable that is not planned moves a plug or goes.
@@ -22,11 +22,11 @@ from treadle.finder.building.observed_cables import Plug, SeenCable, read_cables
 from treadle.tabular import Cell, Tabular, plain_row
 
 Side = tuple[str, int, str]
-"""Node, port, and of one-way links the side: sends or receives."""
+"""Node, port, and for unidirectional links the side: sends or receives."""
 
 
 class CableFault(StrEnum):
-    """What is wrong with a place: no cable where one is planned, two that changed places, one elsewhere."""
+    """Fault of a planned cable: missing, swapped with another, or elsewhere."""
 
     MISSING = "missing"
     SWAPPED = "swapped"
@@ -35,7 +35,7 @@ class CableFault(StrEnum):
 
 
 class PlugAction(StrEnum):
-    """What mends it."""
+    """Fix of the fault."""
 
     MOVE = "move"
     LAY = "lay"
@@ -71,7 +71,7 @@ class Replugging:
 @brief("n_planned", "n_right", "n_moves", "n_missing", "n_surplus")
 @dataclass(frozen=True)
 class CablingReport(Tabular):
-    """What is to be done.
+    """Moves to be done.
 
     Parameters
     ----------
@@ -136,7 +136,7 @@ class CablingReport(Tabular):
 
 
 def format_plug(plug: Plug) -> str:
-    """A plug as it is told.
+    """Format a plug.
 
     Examples
     --------
@@ -208,8 +208,8 @@ def _matching(
 ) -> dict[Side, Side]:
     """The other end of every end; a cable that both ends report counts once.
 
-    `ports` says whether there are one-way links, and which ports are those of duplex cables. What is heard at
-    a port comes from the other one.
+    `ports` says whether links are unidirectional, and which ports are those of duplex cables. What is heard
+    at a port comes from the other one.
     """
     one_way, duplex = ports
     found: dict[Side, Side] = {}
@@ -237,9 +237,9 @@ def _matching(
 
 
 def _parts(wanted: Mapping[Side, Side], found: Mapping[Side, Side]) -> Iterable[list[Side]]:
-    """Paths and circles of ends, on which wanted and found cables take turns; those all right are left out.
+    """Return paths and cycles of ends on which planned and installed cables alternate, without correct ones.
 
-    A path begins at an end with one cable only, a circle with a cable that was found.
+    A path begins at an end with one cable only, a cycle with an installed cable.
     """
     done: set[Side] = set()
     loose = [end for end in (*wanted, *found) if (end in wanted) != (end in found)]

@@ -1,4 +1,4 @@
-"""Where racks stand, and how long a cable between two places is.
+"""Positions of racks, and lengths of cables between them.
 
 Cables within a rack go straight up or down. Between racks they go up to the tray above the racks, along rows
 and across them, and down again: the distance of Manhattan, as in the cabling models of Slim Fly (Besta and
@@ -51,9 +51,9 @@ class Floor:
     Parameters
     ----------
     racks : tuple of Rack
-        Where they stand, if that was told; else they stand in rows, as many as are needed.
+        Positions, if given; else racks are placed in rows, as many as needed.
     per_row : int
-        Racks in a row; 0: as many as make the room about square.
+        Racks in a row; 0: as many as make the floor about square.
     width, pitch : Fraction
         Metres from rack to rack in a row, and from row to row.
     units : int
@@ -61,7 +61,7 @@ class Floor:
     node_units : int
         Units that a node takes.
     unit_height, tray, slack : Fraction
-        Metres: a unit, from the top of a rack to the tray, and what every cable has beside its way.
+        Metres: a unit, from the top of a rack to the tray, and the slack of every cable.
     """
 
     racks: tuple[Rack, ...] = ()
@@ -144,7 +144,7 @@ def load_floor(path: str | Path) -> Floor:
 
 
 def parse_floor(text: str) -> Floor:
-    """A floor from the text of its file; FormatError for what it must not say."""
+    """Parse a floor file; FormatError for invalid values."""
     file = read_toml(text, _File)
     names = {"racks_per_row": "per_row", "rack_pitch": "width", "row_pitch": "pitch"}
     values: dict[str, Any] = {

@@ -2,8 +2,8 @@
 
 A new node is put into d links: each is pulled and becomes one to the node and one from it (of duplex cables
 d / 2 of them), so that all degrees stay. Which links is found by simulated annealing on the value of
-breadth-first broadcast, both ways. The same move makes Jellyfish grow (Singla et al., NSDI 2012, section
-4.2), with links taken at random.
+breadth-first broadcast, in both directions. The same move expands Jellyfish (Singla et al., NSDI 2012,
+section 4.2), with links taken at random.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class CableMove:
 @brief("topology", "steps", "t_b", "n_cut", "is_connected")
 @dataclass(frozen=True)
 class GrowthPlan:
-    """How a fabric grows.
+    """Expansion of a fabric by new nodes.
 
     Parameters
     ----------
@@ -133,7 +133,7 @@ def grow(
     Parameters
     ----------
     topology : Topology or str
-        Links alike; degrees alike.
+        Equal links; equal degrees.
     nodes : int
         More than there are, at most twice as many.
     seed : int
@@ -199,7 +199,7 @@ def grow(
 
 
 class _Search:
-    """Which links the new nodes are put into."""
+    """Choose the links that the new nodes interrupt."""
 
     def __init__(self, n: int, nodes: int, degree: int, wires: Sequence[Cable], is_duplex: bool) -> None:
         self.n, self.nodes, self.degree = n, nodes, degree

@@ -93,7 +93,7 @@ def cabling(
     time_limit_s: float | None = None,
     progress: Progress | None = None,
 ) -> InstalledFabric:
-    """The cables of a fabric: ports, and racks, lengths and boxes where they are asked for.
+    """The cables of a fabric: ports, and racks, lengths and boxes if requested.
 
     Parameters
     ----------

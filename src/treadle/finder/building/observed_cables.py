@@ -1,4 +1,4 @@
-"""Cables as they were seen: from CSV, lldpctl and ibnetdiscover. All of it is of strangers."""
+"""Observed cables from CSV, lldpctl and ibnetdiscover; all input is untrusted."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def read_cables(path: str | Path, *, host: str | None = None) -> tuple[tuple[See
         CSV with a heading (that of cabling lists, or local_node, local_port, remote_node, remote_port), the
         text of ``lldpctl -f keyvalue`` of one host, or that of ibnetdiscover.
     host : str, optional
-        Whose ``lldpctl`` it is, which the text does not say; default the file's name up to its first dot.
+        Host of the ``lldpctl`` output, which does not name it; default the file's name up to its first dot.
 
     Raises
     ------

@@ -1,8 +1,8 @@
 """Cables shared out among optical switches or patch panels, each of which holds its part.
 
 A box of P ports joins any of its inputs to any of its outputs. A duplex cable takes two of its ports (both
-directions of each), a one-way link the input of one port and the output of another: P such links fill it.
-So any set of cables within that size fits, and the fewest boxes are cables over size; what is chosen is
+directions of each), a unidirectional link the input of one port and the output of another: P such links fill
+it. So any set of cables within that size fits, and the fewest boxes are cables over size; what is chosen is
 which. Cables are coloured first, such that a node has at most two of each colour (one out and one in, of
 duplex cables along an Euler circuit), and boxes are filled colour by colour: a box that fails takes few
 cables of any node. Colours are by König's theorem (1916): a bipartite multigraph has an edge colouring with
@@ -45,7 +45,7 @@ class OpticalBox:
 
 @dataclass(frozen=True)
 class OpticalPlanes:
-    """Which box each cable goes through.
+    """Assignment of cables to boxes.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ class OpticalPlanes:
 
     @property
     def price(self) -> Fraction | None:
-        """Of all boxes, with the ports that are not used."""
+        """Price of all boxes, unused ports included."""
         if self.box.port_price is None:
             return None
         return self.n_planes * self.box.ports * self.box.port_price

@@ -32,7 +32,7 @@ _as_int32 = partial(np.ascontiguousarray, dtype=np.int32)
 
 
 class Objective(StrEnum):
-    """What a placement makes small.
+    """Objective of a placement.
 
     Examples
     --------
@@ -47,7 +47,7 @@ class Objective(StrEnum):
 
 @dataclass(frozen=True)
 class RackPlacement:
-    """Where the nodes of a fabric stand.
+    """Positions of the nodes of a fabric.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ class RackPlacement:
     rack, unit : arrays of int32, shape (n,)
         By node: its rack, and the lowest unit that it takes, from 1 at the bottom.
     objective : Objective, optional
-        What was made small; None for nodes in the order of their numbers.
+        Objective; None for nodes in the order of their numbers.
     """
 
     floor: Floor
@@ -72,7 +72,7 @@ class RackPlacement:
 
 @dataclass(frozen=True)
 class CableTotals:
-    """What all cables of a placement come to.
+    """Totals of all cables of a placement.
 
     Parameters
     ----------
@@ -99,7 +99,7 @@ def placed_in_order(topology: Topology, floor: Floor, rack_size: int) -> RackPla
     Raises
     ------
     FormatError
-        If the racks cannot hold so many, or there are too few.
+        If the racks cannot hold the nodes, or nodes are too few.
     """
     switch_units = floor.units - rack_size * floor.node_units
     if rack_size < 1 or switch_units < 0:
@@ -314,7 +314,7 @@ def cable_metres(
 
 
 def cable_totals(topology: Topology, placement: RackPlacement) -> CableTotals:
-    """Cables, metres and bundles of a placement."""
+    """Return cables, metres and cable bundles of a placement."""
     wires = cables(topology)
     if not wires:
         raise TopologyError(f"{topology.name}: there are no cables")

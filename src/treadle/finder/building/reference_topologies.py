@@ -1,10 +1,10 @@
-"""A fabric beside the networks that people build: torus, dragonfly, Slim Fly, fat tree, leaf and spine.
+"""Compare a fabric with reference networks: torus, dragonfly, Slim Fly, fat tree, leaf and spine.
 
 Each is taken at the size nearest to the fabric's. Direct ones are valued as the finder values its own: steps
 and T_B by breadth-first broadcast, all-to-all by a flow where that takes seconds and else by distances.
 Switched ones have as many planes as the fabric's nodes have ports, each without blocking: ceil(log_(p+1) N)
-steps and T_B = (N - 1)/N are what p ports at once attain (Bruck et al., 1997), and an all-to-all runs at full
-rate. All ports have one speed, so that one price list holds for all rows.
+steps and T_B = (N - 1)/N are what p concurrent ports attain (Bruck et al., 1997), and an all-to-all runs at
+full rate. All ports have one speed, so that one price list holds for all rows.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ _SWITCH_UNITS = 16
 """Units of a rack that are left for switches, at least."""
 _GAP = 1e-3
 _EFFORT = 0.25
-"""Of the usual search for a placement: rows are to be compared, not built."""
+"""Part of the usual search for a placement: rows are compared, not built."""
 
 
 @brief("name", "nodes", "ports", "steps", "t_b", "price")
 @dataclass(frozen=True)
 class ReferenceRow:
-    """A network beside the fabric.
+    """A network compared with the fabric.
 
     Parameters
     ----------
@@ -91,7 +91,7 @@ class ReferenceRow:
 
     @property
     def price_per_node(self) -> Fraction:
-        """Of everything, over nodes."""
+        """Total price per node."""
         return self.price / self.nodes
 
     @property
@@ -163,7 +163,7 @@ def compare_references(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> ReferenceComparison:
-    """Set a direct fabric beside the usual networks of the nearest size, with what each costs.
+    """Compare a direct-connect fabric with the usual networks of the nearest size, prices included.
 
     Parameters
     ----------
@@ -324,7 +324,7 @@ def _through_boxes(
 def _switched(
     plane: Topology, name: str, ports: int, rack_size: int, floor: Floor, prices: BuildPrices, seed: int
 ) -> ReferenceRow:
-    """As many planes as nodes have ports."""
+    """Return as many planes as nodes have ports."""
     n = len(plane.compute_nodes)
     sheet, price = _laid(plane, rack_size, floor, prices, seed)
     at_switches = int(np.isin(plane.tails, plane.switches).sum())

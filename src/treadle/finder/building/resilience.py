@@ -1,7 +1,7 @@
-"""What random failures leave of a fabric's optimum, and which of the cables that failed matter most.
+"""Optimum of a fabric after random failures, and the failed cables that matter most.
 
-Every figure is the optimum (`bound`) of a fabric with a name: ``punctured(FABRIC, links=9, seed=3)`` is the
-fourth draw of nine cables, and anybody can ask for its bound again.
+Every value is the optimum (`bound`) of a named fabric: ``punctured(FABRIC, links=9, seed=3)`` is the
+fourth draw of nine cables, whose bound can be recomputed.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class CableHarm:
     cable : str
         Its name as `with_failed_links` takes it.
     regained : float
-        Share of the whole fabric's optimum that comes back when this cable alone is mended.
+        Fraction of the undamaged optimum regained when only this cable is repaired.
     """
 
     cable: str
@@ -56,13 +56,13 @@ class CableHarm:
 @brief("collective", "cables", "nodes", "mean", "worst")
 @dataclass(frozen=True)
 class FailureLevel:
-    """What random failures of one kind and number leave.
+    """Result of random failures of one type and number.
 
     Parameters
     ----------
     collective : str
     cables, nodes : int
-        That fail at once; nodes are compute nodes.
+        Number of simultaneous failures; nodes are compute nodes.
     shares : tuple of float
         Of each draw: its optimum in busbw over that of the whole fabric.
     fabrics : tuple of str
@@ -98,14 +98,14 @@ class FailureLevel:
 
     @property
     def worst_fabric(self) -> str:
-        """What the draw with least leaves, as an expression."""
+        """Fabric of the worst draw, as an expression."""
         return self.fabrics[self.shares.index(self.worst)]
 
 
 @format_choice("treadle.render.building:resilience_rows")
 @dataclass(frozen=True)
 class ResilienceResult(Tabular):
-    """What failures cost a fabric.
+    """Losses of a fabric by failures.
 
     Parameters
     ----------
@@ -199,14 +199,14 @@ def resilience(
     time_limit_s: float | None = None,
     progress: Progress | None = None,
 ) -> ResilienceResult:
-    """What random failures leave of a fabric's optimum.
+    """Compute the optimum of a fabric after random failures.
 
     Parameters
     ----------
     topology : Topology or str
         A fabric, direct or switched.
     cables, nodes : sequence of int or Fraction, or str
-        How many fail at once, or what share of all (at least one); each by itself. ``"1%,5%"`` is a text for
+        Number of simultaneous failures, or fraction of all (at least one). ``"1%,5%"`` is a string for
         two levels. Cables are those of `cabling` that join two nodes.
     samples : int
         Draws of each level; each leaves all ranks that did not fail able to reach each other.
@@ -286,7 +286,7 @@ def _harms(
     whole: Fraction,
     optima: _Optima,
 ) -> tuple[CableHarm, ...]:
-    """What mending each failed cable alone gives back, the most first."""
+    """Gain of repairing each failed cable alone, the largest first."""
     failed = sorted(failed)
     least = optima.of(left, kind)
     found = []
@@ -300,7 +300,7 @@ def _harms(
 
 
 class _Optima:
-    """Optima of what is left of one fabric, each asked for once: alike cables in parallel leave the same."""
+    """Optima of the remaining fabrics, each computed once: equal parallel cables leave the same."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[CollectiveKind, bytes], Fraction] = {}

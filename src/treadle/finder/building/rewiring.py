@@ -54,7 +54,7 @@ class CrossConnect:
 @brief("topology", "other", "n_changed", "is_duplex")
 @dataclass(frozen=True)
 class RewiringPlan:
-    """How a fabric becomes another.
+    """Conversion of a fabric into another.
 
     Parameters
     ----------
@@ -165,7 +165,7 @@ def reconfigure(
 
 
 def _relabelled(now: Topology, wanted: Topology, seed: int) -> Int32Array:
-    """By wanted node, the node that takes its part."""
+    """For each node of the new fabric, the old node that takes its part."""
     n = now.n_nodes
     # what is plugged counts, not how fast it is: a fabric by name has links of other rates than one designed
     alike = [with_links(fabric, bandwidth=1) for fabric in (wanted, now)]

@@ -25,7 +25,7 @@ Price = Annotated[int, _PRICE] | Annotated[float, _PRICE]
 
 
 def read_sheet(path: str | Path, what: str) -> str:
-    """The text of a file; FormatError if it cannot be read, `what` says which file it is."""
+    """Read a file; FormatError, which calls the file `what`, if that fails."""
     return read_input_string(path, MAX_FILE_BYTES, expected=f"the {what} as TOML")
 
 

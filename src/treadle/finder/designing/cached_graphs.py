@@ -1,4 +1,4 @@
-"""Graphs that a search found, kept on disk for the next design of that size and valued anew when read."""
+"""Graphs found by searches, cached on disk for the next design of that size, and measured again when read."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MAX_FILE_BYTES = 2**16
 def cached_graphs(
     nodes: int, degree: int, directory: Path | None, *, bidirectional: bool
 ) -> tuple[FabricCandidate, ...]:
-    """What earlier searches kept for a size; only what is of that size, with its figures computed anew.
+    """Return the cached graphs of a size, with their values computed again.
 
     Parameters
     ----------
@@ -32,7 +32,7 @@ def cached_graphs(
     directory : Path, optional
         None: there is nothing.
     bidirectional : bool
-        Only with links in opposite pairs.
+        Only graphs with bidirectional links.
     """
     if directory is None:
         return ()
@@ -70,7 +70,7 @@ def cache_graphs(
     bidirectional: bool,
     usual_seeds: Iterable[int] = (),
 ) -> None:
-    """Keep graphs for the next design of this size; what was kept before makes room.
+    """Cache graphs for the next design of this size; they replace earlier ones.
 
     The seeds of finished default searches are stored too: these need not run again.
     """

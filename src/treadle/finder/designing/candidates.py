@@ -27,11 +27,11 @@ _SURELY_MEASURED = 2048
 """Nodes up to which candidates that only may be good are measured too: at most a few seconds."""
 
 _RANDOM_WORK = 2 * 10**7
-"""Nodes squared times degree up to which random graphs without figures are measured: .2 seconds each."""
+"""Nodes squared times degree up to which random graphs without values are measured: .2 seconds each."""
 
 
 _NEIGHBOUR_WORK = 3 * 10**8
-"""Of the neighbours of a size that the table does not have: about half a second."""
+"""Work of the neighbour search for a size missing in the table: about half a second."""
 
 _NEIGHBOUR_TASKS = 3
 
@@ -91,7 +91,7 @@ def frontier_options(finder: Finder, nodes: int, degree: int) -> tuple[Option, .
 
 
 def improving(efforts: Sequence[Effort], known: Sequence[Option]) -> tuple[Effort, ...]:
-    """What was found but for graphs that a known fabric is as good as, in steps and in bandwidth time.
+    """Drop found graphs that a known fabric equals, in steps and in bandwidth time.
 
     Parameters
     ----------
@@ -116,7 +116,7 @@ def improving(efforts: Sequence[Effort], known: Sequence[Option]) -> tuple[Effor
 
 
 def check_pairs(nodes: int, degree: int) -> None:
-    """InfeasibleError where no fabric has all its links in opposite pairs: each takes a port at two nodes."""
+    """Raise InfeasibleError if no fabric has bidirectional links only: each uses a port at two nodes."""
     if nodes * degree % 2:
         raise InfeasibleError(
             f"design: {nodes} nodes of degree {degree} have {nodes * degree} ports, an odd number, and links "
@@ -131,7 +131,7 @@ def check_pairs(nodes: int, degree: int) -> None:
 
 
 def named_option(text: str, nodes: int, degree: int) -> Option:
-    """A fabric by its expression or notation, with the figures of the schedule that its construction has.
+    """Return a fabric by its expression or notation, with the values of its construction's schedule.
 
     Raises
     ------

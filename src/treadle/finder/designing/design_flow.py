@@ -20,7 +20,7 @@ from treadle.schedules.collective import CollectiveKind, on_all_ranks
 from treadle.synthesis.alltoall.rate.rate import optimal_rate
 
 FLOW_GAP = 1e-3
-"""What the optimum may be above a flow, as a share."""
+"""Largest gap of the optimum above a flow, as a fraction."""
 
 _MOST_WORK = 5_000_000
 """Pairs of nodes times degree up to which a flow is computed: about four seconds."""
@@ -33,7 +33,7 @@ _ROUNDING = 1e-12
 
 
 class AlltoallRates(StrEnum):
-    """What a design says of all-to-alls."""
+    """All-to-all rates that a design reports."""
 
     FLOW = "flow"
     BOUND = "bound"
@@ -49,7 +49,7 @@ def with_flows(
     """Fabrics with the rates of optimal flows, where those are quick.
 
     Of a workload with all-to-alls over all nodes, neighbours without a flow are left out where others have
-    one: a bound beside flows would make them look better than they are.
+    one: a bound next to flows would make it look better than they are.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What no fabric of a size and degree can beat."""
+"""Lower bounds for all fabrics of a size and degree."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from treadle.topologies.moore import all_to_all_limit, bandwidth_optimum, least_
 
 @dataclass(frozen=True)
 class DesignLimits:
-    """What no fabric of this size can beat.
+    """Lower bounds for all fabrics of this size.
 
     Parameters
     ----------

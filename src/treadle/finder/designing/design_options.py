@@ -1,4 +1,4 @@
-"""What may be asked of the topology finder besides a size, a degree, a network and a workload."""
+"""Options of the topology finder besides size, degree, network and workload."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from treadle.finder.searches.fresh import USUAL_SEARCH, SearchLimit
 
 @dataclass(frozen=True)
 class DesignOptions:
-    """How the frontier is found, and what else is told of it.
+    """Search of the frontier, and further facts to report.
 
     Parameters
     ----------
     bidirectional : bool
-        Only fabrics whose links come in opposite pairs.
+        Only fabrics with bidirectional links.
     reconfiguration_delay_s : float, optional
         Time to change the topology; also considers a topology for each call.
     alltoall : AlltoallRates
         Whether to compute an optimal flow on each fabric of the frontier. All-to-alls of the workload over
-        all nodes are told by the flows if every fabric has one, else by distances.
+        all nodes are computed by the flows if every fabric has one, else by distances.
     search : SearchLimit, optional
         Search for better graphs of this size and degree than the libraries have. Default: about three
         seconds above 64 nodes.
@@ -30,7 +30,7 @@ class DesignOptions:
     topology : str, optional
         Only this fabric, by its expression or in the notation of papers.
     cache : Path, optional
-        Directory of kept rates; default the user's.
+        Directory of cached rates; default the user's.
     use_cache : bool
     """
 

@@ -1,4 +1,4 @@
-"""What the topology finder says: rows of the frontier, and all of them together."""
+"""Results of the topology finder: rows of the frontier, and all of them together."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class DesignRow:
 
     @property
     def placement(self) -> tuple[int, ...] | None:
-        """By rank, its node in the fabric's own numbers; None where ranks are in that order."""
+        """Node of each rank in the fabric's own numbers; None if ranks are in that order."""
         made = self.option.candidate.construction
         return made.nodes if isinstance(made, Placed) else None
 
@@ -90,7 +90,7 @@ class Reconfiguration:
 @brief("nodes", "degree", "rows", "best", "shown_bytes", "seconds")
 @dataclass(frozen=True)
 class DesignResult(Tabular):
-    """What the finder says.
+    """Result of the finder.
 
     Parameters
     ----------
@@ -106,10 +106,10 @@ class DesignResult(Tabular):
         The fastest for the workload.
     limits : DesignLimits
     reconfiguration : Reconfiguration, optional
-        If asked for, and the time of every call is known on some fabric.
+        If requested, and the time of every call is known on some fabric.
     seconds : mapping of stage to CPU seconds
     efforts : tuple of Effort
-        What was searched now, with what was found that beats the library; empty if nothing was asked.
+        Searches of this run, with what they found that beats the library; empty if none.
     others : tuple of FabricCandidate
         Of the same size and degree, which the rows beat or equal; figures as predicted where not exact.
     kept : tuple of str
@@ -164,7 +164,7 @@ class DesignResult(Tabular):
         ]
 
     def is_fresh(self, row: DesignRow) -> bool:
-        """Whether a row's graph was found by the search asked for: the library has none as good."""
+        """Whether a row's graph was found by this run's search: the library has none as good."""
         made = unplaced(row.option.candidate.construction)
         return any(made == found.construction for effort in self.efforts for found in effort.found)
 

@@ -36,7 +36,7 @@ MAX_DEGREE = 64
 def others_of(
     finder: Finder, nodes: int, degree: int, frontier: Sequence[Option]
 ) -> tuple[FabricCandidate, ...]:
-    """What was looked at, without the frontier."""
+    """Examined fabrics, without the frontier."""
     shown = {option.expression for option in frontier}
     return tuple(one for one in finder.candidates(nodes, degree) if expression(one.construction) not in shown)
 
@@ -66,7 +66,7 @@ def row_of(
 
 
 def worthwhile(frontier: Sequence[DesignRow], others: Sequence[DesignRow]) -> tuple[DesignRow, ...]:
-    """Of fabrics made for groups those that serve the workload faster than all of the frontier."""
+    """Return the fabrics made for groups that run the workload faster than all of the frontier."""
     known = [row.seconds for row in frontier if row.seconds is not None]
     return tuple(
         row for row in others if row.seconds is not None and row.seconds < min(known, default=float("inf"))

@@ -1,4 +1,4 @@
-"""What a direct-connect fabric is worth: distances, bounds, breadth-first schedules, symmetry."""
+"""Facts of a direct-connect fabric: distances, bounds, breadth-first schedules, symmetry."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is known of a direct-connect fabric, and how much work it may take to know it."""
+"""Facts of a direct-connect fabric, and limits on the work to compute them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from treadle.topologies.isomorphism import DEFAULT_WORK
 @displayed(own_fields)
 @dataclass(frozen=True)
 class FactLimits:
-    """How much work the slower facts may take; the defaults keep any fabric to a few seconds.
+    """Limits on the work of slow facts; the defaults keep any fabric to a few seconds.
 
     Parameters
     ----------
@@ -120,14 +120,14 @@ class DistanceFacts:
 @brief("steps", "steps_bidirectional", "mean_distance", "t_b", "pair_rate")
 @dataclass(frozen=True)
 class SizeBounds:
-    """What no fabric of so many nodes and links per node can beat (section A.3 of the dissertation).
+    """Lower bounds for fabrics with these numbers of nodes and links per node (dissertation, A.3).
 
     Parameters
     ----------
     steps : int
         Least diameter, and least number of steps: T_L*.
     steps_bidirectional : int, optional
-        The same if links come in opposite pairs: T_L**. None if there is no such fabric.
+        The same with bidirectional links: T_L**. None if no such fabric exists.
     mean_distance : Fraction
         Least mean distance.
     t_b : Fraction
@@ -153,7 +153,7 @@ class SizeBounds:
 @brief("n_ranks", "degrees", "bounds", "distances")
 @dataclass(frozen=True)
 class FabricFacts:
-    """What `describe_fabric` finds out. None: it does not apply, or `omissions` says why it is not known.
+    """Facts from `describe_fabric`. None: it does not apply, or `omissions` says why it is unknown.
 
     Parameters
     ----------
@@ -162,7 +162,7 @@ class FabricFacts:
     is_direct : bool
         Whether there are compute nodes only. If not, only `distances` applies.
     is_bidirectional : bool, optional
-        Whether links come in opposite pairs of equal bandwidth and latency.
+        Whether links are bidirectional, with equal bandwidth and latency.
     degrees : tuple of (int, int), optional
         Fewest and most links into or out of a node, self-loops and parallel links included.
     bounds : SizeBounds, optional

@@ -48,7 +48,7 @@ def fabrics_of_size(
     asked: DesignOptions,
     directory: Path | None,
 ) -> FabricsOfSize:
-    """The fabrics of a size that no other known one beats, or the one asked for by name.
+    """Return the fabrics of a size that no other known one beats, or the one given by name.
 
     Parameters
     ----------

@@ -70,7 +70,7 @@ def best_hybrids(
     frontier : callable
         Of the factors.
     limit : int
-        At most so many.
+        Largest number.
     """
     sizes = mesh_sizes(workload, nodes)
     if len(sizes) < 2:
@@ -202,7 +202,7 @@ class _HybridSearch:
 
 
 def _group_figures(inside: Sequence[Option], degree: int, nodes: int) -> GroupCosts | None:
-    """Of groups that each have a product of these factors to themselves."""
+    """Costs of groups that each have a product of these factors to themselves."""
     whole = _measured_product(tuple(inside))
     if whole is None:
         return None

@@ -1,7 +1,7 @@
-"""Fabrics that people know, at the size of a design, with the figures by which the finder compares.
+"""Well-known fabrics at the size of a design, with the values that the finder compares.
 
 Direct ones by breadth-first broadcast, as the finder values its own. A fat tree has as many planes as a node
-has ports: the figures are those that so many ports at once attain without blocking (Bruck et al., 1997), and
+has ports: the values are those of as many concurrent ports without blocking (Bruck et al., 1997), and
 a step counts one alpha however many switches it passes.
 """
 
@@ -34,7 +34,7 @@ _PATIENCE = 4_000
 @brief("name", "nodes", "ports", "steps", "t_b")
 @dataclass(frozen=True)
 class KnownFabric:
-    """A fabric beside a design.
+    """A fabric compared with a design.
 
     Parameters
     ----------
@@ -117,7 +117,7 @@ def is_beaten(steps: int, t_b: Fraction, by: Iterable[tuple[int, Fraction]]) -> 
 
 
 def beaten_summary(result: DesignResult) -> dict[str, object]:
-    """What ``design --json`` adds: fabrics beside the frontier.
+    """Addition to ``design --json``: fabrics besides the frontier.
 
     Examples
     --------

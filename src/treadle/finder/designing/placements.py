@@ -92,7 +92,7 @@ class PricedFabric:
     Parameters
     ----------
     option : Option
-        With its ranks placed where that serves the workload better.
+        Fabric with its ranks placed better for the workload.
     shared : mapping of (group size, stride) to GroupCosts
     own_s : float, optional
         Seconds of the workload with ranks in the order of the fabric's own numbers, where they were placed.
@@ -111,7 +111,7 @@ def priced_fabrics(
     *,
     best_s: float = inf,
 ) -> list[PricedFabric]:
-    """Each fabric as it serves a workload: with its own order of ranks, or a better one that a search finds.
+    """Yield each fabric with its own order of ranks, or a better one for the workload from a search.
 
     What is found is priced, which takes longest, where it may make the fabric the fastest of all.
 
@@ -152,7 +152,7 @@ def priced_fabrics(
 
 
 def _ideal(priced: PricedFabric) -> PricedFabric:
-    """What no placement can be below: every group among neighbours, all ports bringing something new."""
+    """Lower bound of all placements: every group among neighbours, all ports receiving new data."""
     nodes = priced.option.nodes
     shared = {
         (size, stride): GroupCosts(1, Fraction(size - 1, size), Fraction(size - 1, size), nodes * (size - 1))

@@ -23,7 +23,7 @@ ENDINGS = (".plan", ".rate", ".graphs")
 
 
 def default_directory() -> Path | None:
-    """``$TREADLE_CACHE_DIR``, or ``treadle/plans`` under the user's cache directory; None without a home."""
+    """``$TREADLE_CACHE_DIR``, or ``treadle/plans`` under the user's cache directory; None if unknown."""
     chosen = os.environ.get("TREADLE_CACHE_DIR")
     if chosen:
         return Path(chosen)
@@ -77,7 +77,7 @@ def key_of(question: Mapping[str, str]) -> str:
 
 
 def _trusted(path: Path, question: Mapping[str, str]) -> Plan | None:
-    """The plan of a file, if there is one, it is about the fabric asked for, and its claims hold."""
+    """Return the plan of a file, if it exists, is about the given fabric, and its claims hold."""
     try:
         if not path.is_file():
             return None
@@ -95,7 +95,7 @@ def _trusted(path: Path, question: Mapping[str, str]) -> Plan | None:
 
 
 def store_value(path: Path, value: Mapping[str, object]) -> None:
-    """Write a value as JSON beside the plans; where that cannot be, nothing happens."""
+    """Write a value as JSON next to the plans; a failure is ignored."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_bytes(path, json.dumps(value).encode())

@@ -1,4 +1,4 @@
-"""What the calls of a workload cost on a fabric; groups by the exact optimum of all of them at once."""
+"""Costs of a workload's calls on a fabric; groups by the exact optimum of all of them concurrently."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from treadle.finder.workload import Call, Exchange, Network, Workload
 from treadle.schedules.collective import Collective, CollectiveKind
 
 Shared = Mapping[tuple[int, int], GroupCosts]
-"""Figures of groups by size and stride."""
+"""Costs of groups by size and stride."""
 
 Rate = tuple[Fraction | None, Fraction]
 """T_B in M/B that is reached, if that is known, and what none can be below."""
@@ -24,7 +24,7 @@ _MAX_GROUP_PAIRS = 2**20
 
 _MAX_EXACT_NODES = 256
 _EXACT_WORK = 10**9
-"""For the exact optimum of one kind of groups on one fabric, about a second; then what is known is told."""
+"""Work for the exact optimum of equal groups on one fabric: about a second; then the known range is used."""
 
 
 def is_quick_in_groups(call: Call, nodes: int) -> bool:
@@ -35,7 +35,7 @@ def is_quick_in_groups(call: Call, nodes: int) -> bool:
 
 
 def concurrent_costs(option: Option, workload: Workload, nodes: int) -> dict[tuple[int, int], GroupCosts]:
-    """What groups, by size and stride, cost along pruned trees on one fabric."""
+    """Costs of groups, by size and stride, along pruned trees on one fabric."""
     return {
         (call.group_size, call.stride): group_costs(option, call.groups(nodes))
         for call in workload.calls
@@ -87,7 +87,7 @@ def with_exact_rates(
 def _optimal_t_b(
     option: Option, groups: Sequence[Sequence[int]], kind: CollectiveKind, budget: WorkBudget | None
 ) -> Rate:
-    """T_B in M/B that trees of all groups at once reach."""
+    """T_B in M/B that trees of all concurrent groups reach."""
     from treadle.synthesis.trees.groups.group_optimum import group_optimum  # brings a solver
 
     ranks = tuple(range(option.nodes))
@@ -116,7 +116,7 @@ def costs_of(
 
 
 def total_seconds(workload: Workload, costs: Sequence[float | None]) -> float | None:
-    """Of an iteration; None where some call is not known."""
+    """Time of an iteration; None if some call is unknown."""
     known = [
         float(call.count) * cost for call, cost in zip(workload.calls, costs, strict=True) if cost is not None
     ]
@@ -126,7 +126,7 @@ def total_seconds(workload: Workload, costs: Sequence[float | None]) -> float | 
 def least_seconds(
     option: Option, workload: Workload, network: Network, nodes: int, shared: Shared
 ) -> float | None:
-    """What no schedules can be below on this fabric: each call at its bound, latency by distances."""
+    """Lower bound of all schedules on this fabric: each call at its bound, latency by distances."""
     if option.parts > 1 and any(call.group_size is None for call in workload.calls):
         return None
     optimum = Fraction(nodes - 1, nodes)

@@ -26,7 +26,7 @@ from treadle.topologies.limits import check_count
 MAX_ABELIAN_ORDER = 4096
 MAX_ABELIAN_DEGREE = 8
 _MOST_GROUPS = 8
-"""Groups tried beside the cyclic one, those of fewest factors."""
+"""Groups tried besides the cyclic one, those of fewest factors."""
 
 _GLANCE = 20
 """Part of the work of a target that a first glance at it takes."""
@@ -39,7 +39,7 @@ _HOPE = 24
 
 
 class AbelianProblem(NamedTuple):
-    """What the core searches: `src/core/search/abelian_sets.hpp`."""
+    """Search problem of the core: `src/core/search/abelian_sets.hpp`."""
 
     moduli: Int32Array
     degree: int
@@ -48,7 +48,7 @@ class AbelianProblem(NamedTuple):
 
 
 class AbelianPace(NamedTuple):
-    """How far: words of bit sets touched, a seed, and the cost below which a set is of use."""
+    """Search limits: words of bit sets touched, a seed, and the cost below which a set is useful."""
 
     work: int
     seed: int
@@ -87,7 +87,7 @@ class AbelianSet:
 
     @property
     def entry(self) -> LibraryEntry:
-        """As an entry of the libraries."""
+        """Return it as a library entry."""
         n, d = prod(self.moduli), len(self.generators)
         t_b = Fraction(self.cost * d, load_scale(d) * n)
         return LibraryEntry(d, n, self.is_bidirectional, self.expression, self.steps, t_b)
@@ -114,7 +114,7 @@ def inverse(element: int, moduli: Sequence[int]) -> int:
 def least_abelian_steps(n: int, degree: int, *, two_way: bool = False) -> int:
     """Fewest steps of an abelian Cayley digraph of `n` nodes: only multiplicities of generators count.
 
-    Two-way sets have at most d // 2 pairs of inverses and, for an odd degree, an involution.
+    Bidirectional sets have at most d // 2 pairs of inverses and, for an odd degree, an involution.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The table of abelian Cayley digraphs: package data, read line by line as sizes are asked for.
+"""The table of abelian Cayley digraphs: package data, read line by line as sizes are requested.
 
 A line is ``N steps [cost] moduli generators`` under a heading ``degree kind``; the cost is left out where the
 bandwidth is optimal, the moduli where the group is cyclic, and of two inverse generators the larger one.
@@ -23,7 +23,7 @@ _KINDS = {"one-way": False, "two-way": True}
 
 
 class AbelianTable:
-    """Sets by size, degree and kind; a cell is parsed when it is asked for.
+    """Sets by size, degree and kind; a cell is parsed on first use.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ class AbelianTable:
 
     @property
     def cells(self) -> Sequence[tuple[int, int, bool]]:
-        """(N, d, two-way) of each cell, in the file's order."""
+        """(N, d, is bidirectional) of each cell, in the file's order."""
         return tuple(self._cells)
 
     def sets(self, n: int, degree: int, *, two_way: bool) -> tuple[AbelianSet, ...]:
@@ -62,7 +62,7 @@ class AbelianTable:
         return tuple(_parsed(n, degree, two_way, line) for line in self._cells.get((n, degree, two_way), ()))
 
     def entries(self, n: int, degree: int) -> tuple[LibraryEntry, ...]:
-        """Both kinds as entries of the libraries, two-way first."""
+        """Return both kinds as library entries, bidirectional first."""
         return tuple(one.entry for two_way in (True, False) for one in self.sets(n, degree, two_way=two_way))
 
 

@@ -1,4 +1,4 @@
-"""What the searches of Cayley digraphs share: pools of contenders per target T_L, group tables."""
+"""Common parts of the searches of Cayley digraphs: pools of candidates per target T_L, group tables."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from treadle.finder.searches.cayley_groups import NamedGroup, groups_of_order
 from treadle.finder.searches.cayley_value import load_scale
 
 POOL = 8
-"""Contenders kept per target."""
+"""Candidates kept per target."""
 
 PER_GROUP = 3
 """Most of them from one group."""
@@ -60,7 +60,7 @@ Judge = Callable[[Int64Array, Int16Array], Int64Array]
 
 @dataclass(frozen=True)
 class Searched(Generic[Entry]):
-    """What a search came to.
+    """Outcome of a search.
 
     Parameters
     ----------
@@ -118,7 +118,7 @@ def _bar(pool: Pool) -> int:
 
 
 class GroupTables:
-    """Multiplication tables of groups of one order; the least recently used ones make room.
+    """Multiplication tables of groups of one order; the least recently used ones are evicted.
 
     Parameters
     ----------

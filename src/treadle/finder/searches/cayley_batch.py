@@ -1,4 +1,4 @@
-"""Costs of many Cayley digraphs of one group at once: the inner loop of the search.
+"""Costs of a batch of Cayley digraphs of one group: the inner loop of the search.
 
 Same numbers as `cayley_value`, from a multiplication table, all candidates side by side.
 """

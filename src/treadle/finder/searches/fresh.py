@@ -1,4 +1,4 @@
-"""Graphs of a size and degree that are looked for now, beside those that the libraries have.
+"""Search for graphs of a size and degree, besides those of the libraries.
 
 Abelian Cayley digraphs (beginning with the table's), other Cayley digraphs, line graphs of smaller ones,
 neighbours of graphs of a few nodes more or less and multicirculants are searched in turn. A limit in sets
@@ -45,12 +45,12 @@ _ENDLESS = 10**9
 """Sets tried where only time limits a search."""
 
 _FIRST_WORK = 10**7
-"""Of the first round of the search of abelian digraphs; the next have twice as much each."""
+"""Work of the first round of the search of abelian digraphs; each next round has twice as much."""
 
 _MOST_DOUBLINGS = 10
 
 _NEIGHBOUR_WORK = 10**8
-"""Of the first round of neighbours, about half a second; the next have twice as much each."""
+"""Work of the first round of neighbours, about half a second; each next round has twice as much."""
 
 _TURNED_WORK = 10**9
 """Work of the first round of multicirculants, about half a second; the next have twice as much each."""
@@ -62,12 +62,12 @@ _WORK_OF_A_SET = 100
 """Words of bit sets, about, that a set takes."""
 
 _Kind = Callable[[int], "Effort"]
-"""kind(trials): a search of one kind of graphs."""
+"""kind(trials): a search of one graph family."""
 
 
 @dataclass(frozen=True)
 class SearchLimit:
-    """How long to look for better graphs; one of the three.
+    """Limit of the search for better graphs; one of the three.
 
     Parameters
     ----------
@@ -117,7 +117,7 @@ class Effort:
     tried : int
         Generator sets, or of neighbours and multicirculants graphs.
     found : tuple of FabricCandidate
-        Pareto front of those tried, each rebuilt and valued anew.
+        Pareto front of the tried graphs, each rebuilt and measured again.
     unit : str
         What is counted.
     usual_s : int
@@ -147,7 +147,7 @@ def search_now(
     nodes, degree : int
     limit : SearchLimit
     bidirectional : bool
-        Only with links in opposite pairs, which line graphs have not.
+        Only with bidirectional links, which line graphs do not have.
     seed : int
     known : sequence of FabricCandidate
         Graphs of this size, which multicirculants have to beat.
@@ -195,7 +195,7 @@ def _check(check: Callable[[Entry], None], entries: Iterable[Entry]) -> None:
 
 
 def _powers(nodes: int, degree: int) -> tuple[int, ...]:
-    """n for which L^n of a base that can be searched has so many nodes."""
+    """Return n for which L^n of a searchable base has this number of nodes."""
     return tuple(
         power
         for power in range(1, MAX_POWER + 1)

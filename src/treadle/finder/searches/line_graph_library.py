@@ -103,7 +103,7 @@ def read_entries(text: str, *, source: str = "") -> tuple[LineGraphEntry, ...]:
     Raises
     ------
     FormatError
-        If the text is not a library of this version.
+        If the string is not a library of this version.
     """
 
     def entry(row: list[Any], command: str) -> LineGraphEntry:

@@ -104,7 +104,7 @@ def line_graph_value(graph: CayleyGraph, n: int = 1) -> LineGraphValue:
 
 
 def check_power(n: int, degree: int) -> None:
-    """Refuse line graphs that the formulas above do not cover."""
+    """Reject line graphs that the formulas above do not cover."""
     check_count("line graph value", "n", n, most=MAX_POWER)
     check_count("line graph value", "degree", degree, least=2, most=MAX_LINE_DEGREE)
 
@@ -149,7 +149,7 @@ def batch_line_graph_costs(
 
 
 def _step_and_links(products: Int16Array, inverses: Int64Array, distance: Int16Array) -> Int64Array:
-    """Of every source: the step in which node 0 receives it, times 2^d, plus the set of links it may use."""
+    """For every source: the step in which node 0 receives it, times 2^d, plus the set of links it may use."""
     d = inverses.shape[1]
     key: Int64Array = distance.astype(np.int64) << d
     for link in range(d):
@@ -166,8 +166,8 @@ def _taken_away(
     Notes
     -----
     Walks that end with the first three arcs of w are among those that end with the first one if the third
-    arc is the first; no other walks of at most three arcs without self-loops are told twice. Where w returns
-    to node 0 the count goes off step 0, which nobody looks at.
+    arc is the first; no other walks of at most three arcs without self-loops are counted twice. Where w
+    returns to node 0 the count goes off step 0, which is not used.
     """
     batch, d = inverses.shape
     for walk in product(range(d), repeat=n):

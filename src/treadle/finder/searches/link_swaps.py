@@ -22,11 +22,11 @@ from treadle.topologies.transforms.insertions import with_deleted_nodes
 
 MAX_SWAP_DEGREE = 8
 MOST_CHANGED = 24
-"""Links beside those of new nodes that lead elsewhere than in the graph that it came from."""
+"""Links, besides those of new nodes, whose heads differ from the original graph's."""
 
 
 class SwapProblem(NamedTuple):
-    """What the core searches: `src/core/search/link_swaps.hpp`."""
+    """Search problem of the core: `src/core/search/link_swaps.hpp`."""
 
     n: int
     degree: int
@@ -39,7 +39,7 @@ class SwapProblem(NamedTuple):
 
 
 class SwapPace(NamedTuple):
-    """How far: graphs tried, a seed, and the cost below which one is of use."""
+    """Search limits: graphs tried, a seed, and the cost below which one is useful."""
 
     trials: int
     seed: int
@@ -108,7 +108,7 @@ def random_start(base: Topology, more: int, rng: random.Random, *, two_way: bool
 
 
 def _cut(tails: list[int], heads: list[int], degree: int, rng: random.Random, two_way: bool) -> list[int]:
-    """Links to cut for a node; with the links the other way for two-way graphs."""
+    """Links to cut for a node; with the reverse links for bidirectional graphs."""
     if not two_way:
         return rng.sample(range(len(tails)), degree)
     opposite = opposites(np.array(tails, dtype=np.int32), np.array(heads, dtype=np.int32))
@@ -118,7 +118,7 @@ def _cut(tails: list[int], heads: list[int], degree: int, rng: random.Random, tw
 
 
 def opposites(tails: Int32Array, heads: Int32Array) -> Int32Array:
-    """For each link the number of one the other way, paired off; -1 where there is none."""
+    """Return for each link the number of its reverse link; -1 if it has none."""
     waiting: dict[tuple[int, int], list[int]] = defaultdict(list)
     found = np.full(len(tails), -1, dtype=np.int32)
     for link, (tail, head) in enumerate(zip(tails.tolist(), heads.tolist(), strict=True)):
@@ -138,8 +138,8 @@ class Swapped:
     ----------
     heads : array of int32
     cost : int
-        Loads of both ways times `load_scale(degree)`; -1 if it takes more steps than asked or is no better
-        than the bar.
+        Loads of both directions times `load_scale(degree)`; -1 if it takes more steps than asked or is no
+        better than the bar.
     tried : int
     """
 
@@ -159,7 +159,7 @@ def swap_links(
     target : int
         Most steps.
     trials : int
-        Graphs judged.
+        Graphs evaluated.
     seed : int
     bar : int
         Only graphs of lower cost are of use.
@@ -187,7 +187,7 @@ def swap_links(
 
 
 def expression_of(start: SwapStart, heads: Int32Array) -> str:
-    """How the catalogue's language makes a start's graph with other heads."""
+    """Return the catalogue expression of a start's graph with other heads."""
 
     def call(function: str, graph: str, numbers: Sequence[int]) -> str:
         return f"{function}({graph}, {', '.join(map(str, numbers))})"

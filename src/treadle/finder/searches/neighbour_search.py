@@ -68,13 +68,13 @@ class NeighbourEntry:
 
     @property
     def t_b_both(self) -> Fraction:
-        """T_B both ways together."""
+        """Sum of T_B of both directions."""
         return self.gather + self.reduce
 
 
 @dataclass
 class _Task:
-    """A known graph to start from, and what was made of it."""
+    """A known graph to start from, and the graphs derived from it."""
 
     base: Topology
     more: int
@@ -109,10 +109,10 @@ def search_neighbours(
     known : sequence of FabricCandidate
         Of this size.
     trials : int
-        Graphs judged in all, about.
+        Approximate number of graphs evaluated.
     seed : int
     two_way : bool
-        Only with links in opposite pairs.
+        Only with bidirectional links.
     most_tasks : int, optional
         In all, those that promise most; default: eight for each number of steps.
     """
@@ -137,7 +137,7 @@ class _NeighbourSearch:
         self.tasks: list[_Task] = []
 
     def bar(self, target: int) -> Fraction:
-        """T_B both ways of the best that is known within so many steps."""
+        """Sum of T_B of both directions of the best known graph within these steps."""
         return min(
             (one.t_b_both for one in self.known if one.steps <= target), default=Fraction(2 * self.nodes)
         )
@@ -202,7 +202,7 @@ class _NeighbourSearch:
             task.best = found.cost, start, found
 
     def front(self) -> tuple[NeighbourEntry, ...]:
-        """The best of each number of steps, written as an expression and valued anew from that."""
+        """The best of each number of steps, written as an expression and measured again from that."""
         kept: list[NeighbourEntry] = []
         for task in sorted(self.tasks, key=lambda one: (one.target, one.cost)):
             if task.best is None:
@@ -221,7 +221,7 @@ class _NeighbourSearch:
 
 
 def _graph(base: FabricCandidate) -> Topology | None:
-    """A candidate's graph under its whole expression; None if that is too long to be told."""
+    """Return a candidate's graph under its full expression; None if that is too long."""
     text = expression(base.construction)
     if len(text) > MAX_NAME // 2:
         return None
@@ -233,7 +233,7 @@ def _graph(base: FabricCandidate) -> Topology | None:
 
 
 def neighbour_trials(nodes: int, degree: int, work: int) -> int:
-    """Graphs to judge with so much work, in node pairs times (d + 16).
+    """Return the number of graphs to evaluate for this work, in node pairs times (d + 16).
 
     Examples
     --------

@@ -1,7 +1,7 @@
-"""The table of neighbours: package data, read line by line as sizes are asked for.
+"""The table of neighbours: package data, read line by line as sizes are requested.
 
 A line is ``degree kind nodes steps gather reduce expression`` after a heading and the commands that made it;
-the kind is 1 for one-way and 2 for two-way links, gather and reduce are T_B times N.
+the kind is 1 for unidirectional and 2 for bidirectional links, gather and reduce are T_B times N.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ NEIGHBOUR_HEAD = "treadle neighbour table 1"
 
 
 class NeighbourTable:
-    """Graphs by size and degree; a line is parsed when its size is asked for.
+    """Graphs by size and degree; a line is parsed on first use.
 
     Parameters
     ----------
@@ -103,7 +103,7 @@ def shipped_neighbours() -> NeighbourTable:
 
 
 def check_neighbour(entry: NeighbourEntry) -> None:
-    """Rebuild the graph and recompute size, degree, kind and the figures of both directions.
+    """Rebuild the graph and recompute size, degree, kind and the values of both directions.
 
     Raises
     ------
@@ -124,7 +124,7 @@ def check_neighbour(entry: NeighbourEntry) -> None:
 
 
 def candidate_of_neighbour(entry: NeighbourEntry) -> FabricCandidate:
-    """A neighbour with breadth-first broadcast of its own; exact both ways."""
+    """A neighbour with its own breadth-first broadcast; exact in both directions."""
     return graph_candidate(
         Base(entry.expression, join_name(entry.expression), ScheduleMethod.BFB, "neighbour"),
         entry.nodes,

@@ -1,4 +1,4 @@
-"""Different collectives at once: what each can get, and plans that reach it together."""
+"""Different concurrent collectives: their max-min rates, and plans that reach them together."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _WEIGHT = Meta(ge=1e-6, le=2**40, description="a number from 1e-6 to 2**40")
 @format_choice("treadle.render.solving:jobs_rows")
 @dataclass(frozen=True)
 class JobsResult:
-    """What jobs get that share a fabric.
+    """Rates of jobs that share a fabric.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ class JobsResult:
         Algbw of each job by these plans while all run, bytes/s: `together`, or a little less where the trees
         and routes of the optimum would be too many.
     grids : tuple of Fraction
-        Of each job, trees per root (of free roots: per rank), or chunks of a unit of demand.
+        Trees per root of each job (unrestricted roots: per rank), or chunks of a unit of demand.
     exact_grids : tuple of Fraction
         The same of the optimum.
     report : JobsReport, optional
@@ -93,13 +93,13 @@ class JobsResult:
 
     @property
     def loss(self) -> Fraction:
-        """What the job that loses most by rounding gives up, as a share of its rate in the optimum."""
+        """Largest loss of a job by rounding, as a fraction of its optimal rate."""
         pairs = zip(self.reached, self.together, strict=True) if self.plans else ()
         return max((1 - rate / most for rate, most in pairs), default=Fraction(0))
 
     @property
     def common_rate(self) -> Fraction:
-        """Largest algbw per weight that all jobs reach at once, bytes/s."""
+        """Largest algbw per weight that all jobs reach concurrently, bytes/s."""
         return self.levels[0].rate
 
 

@@ -1,4 +1,4 @@
-"""Plans of jobs that run at once, in a folder: the fabric, a plan for each job, what they claim together."""
+"""Plans of concurrent jobs, in a folder: the fabric, a plan for each job, what they claim together."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ MAX_LIST_BYTES = 2**26
 @brief("topology", "jobs", "plans", "rates")
 @dataclass(frozen=True)
 class StoredJobs:
-    """What a folder holds; nothing of it is checked yet.
+    """Unchecked contents of a folder.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ class StoredJobs:
     levels: tuple[JobLevel, ...]
 
     def verified(self, topology: Topology | None = None) -> JobsReport:
-        """What the independent verifier says of all of it, on the fabric inside or one that is trusted."""
+        """Verify all of it independently, on the fabric inside or a trusted one."""
         fabric = self.topology if topology is None else topology
         return verify_jobs(fabric, self.jobs_on(fabric), self.plans, self.rates, self.levels)
 

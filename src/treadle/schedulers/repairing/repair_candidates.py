@@ -1,4 +1,4 @@
-"""The best schedule for a damaged fabric: several algorithms, each judged by its simulated time."""
+"""The best schedule for a damaged fabric: several algorithms, compared by their simulated times."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ JUDGED_AT = "judged_at_bytes"
 """Provenance: the size at which the plan was preferred to others."""
 
 DEFAULT_SIZE = 2**20
-"""Of plans that do not say, as in `design`."""
+"""Cost model of plans that do not name one, as in `design`."""
 
 _TIME_LIMIT_S = 60.0
-"""Of a contender, where no other limit is given."""
+"""Default time limit of a candidate."""
 
 FORESTCOLL, RS_AG, BFB, EXACT = "forestcoll", "rs-ag", "bfb", "exact"
-"""Who takes part."""
+"""Candidate algorithms."""
 
 _MOST_EXACT_RANKS = 8
 _EXACT_TIME_LIMIT_S = 10.0
@@ -35,7 +35,7 @@ _EXACT_TIME_LIMIT_S = 10.0
 
 @dataclass(frozen=True)
 class Candidate:
-    """What became of an algorithm.
+    """Outcome of an algorithm.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ class Candidate:
     algbw : Fraction, optional
         Asymptotic, bytes/s.
     reason : str
-        Why there is no schedule; "" where there is.
+        Why no schedule was found; "" if one was.
     """
 
     algorithm: str
@@ -57,14 +57,14 @@ class Candidate:
 
 @dataclass(frozen=True)
 class CandidateSet:
-    """Contenders at a size.
+    """Candidates at a size.
 
     Parameters
     ----------
     size_bytes : int
     old_seconds : float
-        Of the old plan on the whole fabric, simulated alike.
-    contenders : tuple of Contender
+        Time of the old plan on the undamaged fabric, simulated equally.
+    contenders : tuple of Candidate
         The fastest first, then those without a schedule.
     """
 
@@ -98,19 +98,19 @@ def best_for(
         To compare with.
     size_bytes : int
     time_limit_s : float, optional
-        Of all contenders together; those that are not ready are left out. Default: a minute for each.
+        Limit of all candidates together; unfinished ones are left out. Default: a minute for each.
     progress : callable, optional
 
     Raises
     ------
     ScheduleError
-        If none serves the fabric.
+        If none supports the fabric.
 
     Notes
     -----
     Breadth-first steps are short and lose bandwidth; trees have all the bandwidth, and many of them are small
     messages. One tree per root is often the best of both. Which it is, only a simulation of all messages
-    tells: by T_L + T_B many trees look better than they are at small sizes.
+    shows: by T_L + T_B many trees look better than they are at small sizes.
     """
     until = None if time_limit_s is None else monotonic() + time_limit_s
     made: list[tuple[float, SolveResult]] = []
@@ -140,7 +140,7 @@ def best_for(
 
 
 def _algorithms(collective: Collective) -> list[tuple[str, OptionKeywords]]:
-    """Who takes part, with options."""
+    """Return the candidate algorithms, with options."""
     one_tree = OptionKeywords(trees=1)
     contenders = [(BFB, OptionKeywords()), (FORESTCOLL, one_tree), (FORESTCOLL, OptionKeywords())]
     if collective.kind is CollectiveKind.ALLREDUCE:
@@ -151,7 +151,7 @@ def _algorithms(collective: Collective) -> list[tuple[str, OptionKeywords]]:
 
 
 def _with_least_bound(best: SolveResult, made: list[SolveResult], size_bytes: int) -> SolveResult:
-    """The best plan beside the tightest bound that any contender came with."""
+    """Return the best plan with the tightest bound of any candidate."""
     bounds = [one.bound for one in made if one.bound is not None]
     bound = min(bounds, key=lambda one: (one.algbw, not one.is_tight), default=None)
     plan, report = best.plan, best.report

@@ -1,6 +1,6 @@
-"""Which schedulers are raced over sizes, and what each is told.
+"""Schedulers that are compared over sizes, and the options of each.
 
-Nothing here knows schedulers by name: what is tried follows from the options that a record heeds.
+Nothing here knows schedulers by name: the trials follow from the options that a record supports.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def _is_textbook(one: Scheduler) -> bool:
 
 
 def format_options(options: SchedulerOptions) -> str:
-    """What was asked beyond the defaults: ``factors=4,4 exchanged=2``."""
+    """Format the options beyond the defaults: ``factors=4,4 exchanged=2``."""
     asked = record_given(options)
     words = {name.removeprefix("asked_"): value for name, value in asked.items()}
     return " ".join(f"{name}={value or 'none'}" for name, value in words.items() if name != "alpha_s")
@@ -128,7 +128,7 @@ def _asked(problem: Problem, scheduler: Scheduler, alpha_s: float) -> Iterator[M
 
 
 def factorings(problem: Problem) -> list[tuple[int, ...]]:
-    """Radices worth a trial, from the digit that tells neighbours apart: inside boxes, then between them.
+    """Return radices to try, from the digit that distinguishes neighbours: inside boxes, then between them.
 
     Notes
     -----

@@ -1,4 +1,4 @@
-"""Which choices of a set would fall otherwise if the cost model were as its bands allow."""
+"""Choices of a set that would change within the ranges of the cost model."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _RATES = ("efficiency", "channel_bytes_per_s", "reduction_bytes_per_s")
 
 
 class _Row(Shape):
-    """A size and what serves it."""
+    """A size and its schedule."""
 
     @property
     def size_bytes(self) -> int: ...
@@ -53,19 +53,19 @@ def uncertain_choices(
     Parameters
     ----------
     rules : SelectionRules
-        Of a cost model with bands; without any there are no doubts to be had.
+        For a cost model with ranges; without any every choice is certain.
     racers : sequence of Racer
     rows : sequence of SizedChoice
         What was chosen.
 
     Returns
     -------
-    tuple of Doubt
+    tuple of UncertainChoice
         For each size next to another choice the greatest gain, if any.
 
     Notes
     -----
-    Corners: latencies in the box, latencies elsewhere, launches and rates, each at its lower and its upper
+    Varied groups: latencies in the box, latencies elsewhere, launches and rates, each at its lower and upper
     ends while the rest stays, then all of them. Those between which is chosen are the set's own schedules.
     """
     if not rules.cost_model.bands:
@@ -93,7 +93,7 @@ def uncertain_choices(
 
 
 def cost_range(model: CostModel) -> Iterator[tuple[str, CostModel]]:
-    """The model with groups of its figures at the ends of their bands, and what was moved."""
+    """Yield the model with groups of its values at the ends of their ranges, and what was changed."""
     groups: dict[str, list[str]] = {}
     for path in model.bands:
         groups.setdefault(_group_of(path), []).append(path)

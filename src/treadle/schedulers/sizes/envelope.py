@@ -1,4 +1,4 @@
-"""Which schedule serves which sizes, with at most so many ranges: exact, by dynamic programming."""
+"""Assignment of schedules to sizes with a limited number of ranges: exact, by dynamic programming."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Times = Sequence[Sequence[float]]
 
 @dataclass(frozen=True)
 class ChosenRange:
-    """Neighbouring sizes that one schedule serves.
+    """A range of sizes with one schedule.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Which schedulers of the table are worth a trial on a problem without being named."""
+"""Schedulers of the table that are tried on a problem by default."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def fitting(problem: Problem, *, at_sizes: bool) -> list[Scheduler]:
     Returns
     -------
     list of Scheduler
-        Those that refuse for another reason than switches among them: they have a line that says so.
+        Schedulers that do not support the problem for a reason other than switches; each is reported.
     """
     is_alltoall = problem.collective.kind is CollectiveKind.ALLTOALL
     has_switches = bool(problem.topology.switches.size)
@@ -54,7 +54,7 @@ def fitting(problem: Problem, *, at_sizes: bool) -> list[Scheduler]:
 
 
 def _serves_groups(scheduler: Scheduler, problem: Problem) -> bool:
-    """Whether a scheduler serves several groups, all at once or the first by itself."""
+    """Whether a scheduler supports several groups, all together or the first alone."""
     if scheduler.unsupported(problem.topology, problem.collective) is not None:
         return False
     return scheduler.in_groups or scheduler.unsupported(*own_fabric(problem, 0)) is None

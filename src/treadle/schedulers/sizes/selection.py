@@ -25,7 +25,7 @@ from treadle.simulation.tasks import TaskGraph
 from treadle.verification.violations import Report
 
 MOST_TASKS = 2**19
-"""Of one trial of a number of slices, as `simulate` has it."""
+"""Limit of one trial of a number of slices, as in `simulate`."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class TimedSize:
 
 @dataclass(frozen=True)
 class SelectionRules:
-    """What all candidates are timed under.
+    """Conditions under which all candidates are timed.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ class SelectionRules:
 
     @cached_property
     def known(self) -> dict[bytes, SizeCandidate]:
-        """Of equal programs the first that was lowered, by what its tasks are."""
+        """First lowered program of each set of equal ones, by its tasks."""
         return {}
 
     @cached_property
@@ -88,13 +88,13 @@ class SelectionRules:
 
 @dataclass(eq=False, repr=False)
 class SizeCandidate:
-    """A verified schedule, timed at sizes as they are asked for.
+    """A verified schedule, timed at sizes on demand.
 
     Parameters
     ----------
     rules : SelectionRules
     algorithm, options : str
-        Its scheduler, and what that was told, in words.
+        Its scheduler and options, as a string.
     schedule : Schedule
     report : Report
         Of the verifier.
@@ -133,7 +133,7 @@ class SizeCandidate:
 
     @cached_property
     def search(self) -> SliceSearch:
-        """What is tried at a size."""
+        """Candidates to try at a size."""
         return SliceSearch(self.graph, self.rules.variants, self.rules.most_tasks)
 
     def is_able(self) -> bool:
@@ -193,14 +193,14 @@ class SizeCandidate:
 
 
 def _around(times: Mapping[int, TimedSize], size_bytes: int) -> list[TimedSize]:
-    """Those of the nearest sizes up to and from a size that are known."""
+    """Known times of the nearest sizes below and above a size."""
     below = max((size for size in times if size <= size_bytes), default=None)
     above = min((size for size in times if size >= size_bytes), default=None)
     return [times[size] for size in (below, above) if size is not None]
 
 
 def _digest(graph: TaskGraph) -> bytes:
-    """What is the same for programs whose tasks are."""
+    """Key that is equal for programs with equal tasks."""
     program = graph.program
     scale = int(np.gcd.reduce(graph.chunks, initial=0)) or 1
     found = sha256(str(Fraction(program.n_chunks, scale)).encode())
@@ -274,7 +274,7 @@ class _Lead:
     place: int = 0
 
     def bar(self, place: int) -> float:
-        """What another has to be below to be taken instead; of equal ones the first is."""
+        """Time that another candidate must beat; the first of equal ones is chosen."""
         return self.seconds if self.place < place else nextafter(self.seconds, inf)
 
     def take(self, seconds: float, place: int) -> None:

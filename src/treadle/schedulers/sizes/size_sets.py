@@ -1,4 +1,4 @@
-"""The best schedule at every size as one verified plan: candidates, their race, its envelope."""
+"""The best schedule at every size as one verified plan: candidates, their selection, its envelope."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ _Part = tuple[int, SizeCandidate, list[int]]
 """First size in bytes, schedule, and the simulated sizes, of which there are some."""
 
 SET_ALGORITHM = "by-size"
-"""What plans of several schedules are called."""
+"""Algorithm name of plans of several schedules."""
 
 
 @brief("size_bytes", "title", "slices", "protocol", "seconds")
 @dataclass(frozen=True)
 class SizedChoice:
-    """What serves a size.
+    """Schedule of a size.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ class SizedChoice:
         The fastest of what people have without Treadle; "" where none fits.
     baseline_seconds : float, optional
     bound : SizeBound, optional
-        The time before which no schedule ends, with its witness.
+        Time lower bound of all schedules, with its certificate.
 
     Examples
     --------
@@ -138,12 +138,12 @@ class SizeSet(Tabular):
 
     @property
     def worst_ratio(self) -> float:
-        """Of a time to the fastest candidate's at that size."""
+        """Ratio of a time to the fastest candidate's at that size."""
         return max(row.seconds / row.best_seconds for row in self.rows)
 
     @property
     def mean_ratio(self) -> float:
-        """As `worst_ratio`, the mean over sizes."""
+        """Same as `worst_ratio`, the mean over sizes."""
         return sum(row.seconds / row.best_seconds for row in self.rows) / len(self.rows)
 
     def records(self) -> list[dict[str, Cell]]:
@@ -182,7 +182,7 @@ def verified_racers(
     ----------
     rules : SelectionRules
     chosen : sequence of Entrant
-        Of which some may refuse the problem, not all.
+        Some, but not all, may fail to support the problem.
     bound : Bound
     """
     racers: list[SizeCandidate] = []
@@ -234,7 +234,7 @@ def size_set(
     ----------
     rules : SelectionRules
     racers : sequence of Racer
-        After their race.
+        Candidates after the selection.
     sizes : sequence of int
         Rising.
     bound : Bound, optional
@@ -297,7 +297,7 @@ def _ranges(able: Sequence[SizeCandidate], sizes: Sequence[int], most: int | Non
 
 
 def _seconds(racer: SizeCandidate, size: int) -> float:
-    """What it takes at a size; where it was not timed, the least that it takes."""
+    """Return its time at a size; if not timed, a lower bound."""
     return racer.times[size].seconds if size in racer.times else racer.floor(size)
 
 

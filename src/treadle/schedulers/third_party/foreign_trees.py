@@ -1,4 +1,4 @@
-"""Trees of others as forests of ours."""
+"""Third-party trees as Treadle's forests."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def forest_of_trees(
 ) -> tuple[ForestSchedule, tuple[str, ...]] | Placement:
     """A schedule of the trees, and what is to be said of its ways; the placement, where it has faults.
 
-    Out-trees serve an allgather as they are and a reduce-scatter turned round; an allreduce takes them turned
+    Out-trees are an allgather as they are and a reduce-scatter reversed; an allreduce uses them reversed
     round first. A broadcast or reduce takes those of its root.
     """
     collective = problem.collective

@@ -1,9 +1,9 @@
-"""Schedules of others on a fabric: read, judged, and put on its links; plans and values are taken too.
+"""Third-party schedules on a fabric: read, interpreted, and routed on its links; also plans and values.
 
-A text is first judged for itself, by its format's own judge: does it do what its collective asks. Then every
+A file is first checked alone, by its format's interpreter: does it perform its collective. Then every
 message takes a way on the fabric (`program.foreign.placing`), and throughput follows from what the links
-carry. Trees go another way: they become a schedule of ours, and the verifier of forests judges them on the
-fabric. Ranks of a file correspond to the fabric's by number.
+carry. Trees are different: they become one of Treadle's schedules, and the verifier of forests checks them on
+the fabric. Ranks of a file correspond to the fabric's by number.
 """
 
 from __future__ import annotations
@@ -52,41 +52,41 @@ from treadle.verification.violations import Findings, Report, Violation, Violati
 
 HEAD = 2**16
 _ELEMENTS = 3
-"""Of each chunk, in the run that judges a program."""
+"""Elements of each chunk, in the run that checks a program."""
 _SPELT = {"reducescatter": "reduce-scatter", "reduce_scatter": "reduce-scatter"}
 
 _ONE_GROUP = "it is for one group of ranks; a plan of all groups can stand here"
 
 ForeignSchedule: TypeAlias = Plan | HasPlan | Schedule | Program | Path | str
-"""What can stand beside our schedulers: a plan or a result with one, a value of ours, or a file."""
+"""Schedules that can be compared: a plan or a result with one, a schedule value, or a file."""
 
 
 @brief("name", "form", "collective", "topology", "notes")
 @dataclass(frozen=True, eq=False)
 class PlacedSchedule:
-    """Somebody's schedule on a fabric.
+    """A third-party schedule on a fabric.
 
     Parameters
     ----------
     name : str
         The file's, or what it is.
     form : str
-        Of which format the file is; "plan" for ours.
+        Format of the file; "plan" for Treadle's.
     problem : Problem
     report : Report
-        Violations of the text and of its placing; algbw where there are none.
+        Violations of the file and of its routing; algbw if there are none.
     schedule : Schedule, optional
-        Of ours; None for texts of messages. Of a plan by size that for the largest, as algbw is.
+        Treadle's schedule; None for files of messages. For a plan by size that of the largest, as algbw.
     messages : Program, optional
-        Those of a text, with their paths; None where something is wrong with it.
+        Messages of a file, with their paths; None if it is wrong.
     notes : tuple of str
         How ways were chosen where the file leaves that open.
     optimal_algbw : Fraction, optional
         The most that any schedule reaches, bytes/s, where that was found.
-    witness : Witness, optional
+    witness : Certificate, optional
         Which proves it.
     entries : tuple of PlanEntry
-        Of a plan, on this fabric: which schedule serves which sizes; none of others.
+        Size ranges of a plan on this fabric; empty for third-party schedules.
     rates : tuple of Fraction
         Of a plan: asymptotic algbw of each of its schedules, bytes/s.
 
@@ -121,12 +121,12 @@ class PlacedSchedule:
 
     @property
     def collective(self) -> Collective:
-        """What is done on it."""
+        """Collective on it."""
         return self.problem.collective
 
     @property
     def algorithm(self) -> str:
-        """What a plan has its generator's name for."""
+        """Algorithm name, as in a plan."""
         return self.name
 
     @property
@@ -144,7 +144,7 @@ class PlacedSchedule:
 
     @property
     def program(self) -> Program:
-        """What is simulated; ScheduleError where something is wrong."""
+        """Return the tasks to simulate; ScheduleError if something is wrong."""
         self.require()
         if self.messages is not None:
             return self.messages
@@ -153,14 +153,14 @@ class PlacedSchedule:
 
     @property
     def programs(self) -> ProgramGroups:
-        """What is simulated of all groups of ranks; ScheduleError where something is wrong."""
+        """Return the tasks of all groups to simulate; ScheduleError if something is wrong."""
         if not isinstance(self.schedule, GroupSchedule):
             return as_groups(self.program)
         self.require()
         return lower_groups(self.topology, self.collective, self.schedule)
 
     def by_size(self, sizes: Sequence[int]) -> list[tuple[PlacedSchedule, list[int]]]:
-        """What serves which of some sizes, as by `treadle.schedules.plan.serving`."""
+        """Return the schedule of each size, as by `treadle.schedules.plan.serving`."""
         if not self.entries:
             return [(self, list(range(len(sizes))))]
         return [
@@ -175,13 +175,13 @@ class PlacedSchedule:
 
 
 def route_schedule(source: ForeignSchedule, problem: Problem, *, name: str = "") -> PlacedSchedule:
-    """Judge somebody's schedule on a fabric.
+    """Check a third-party schedule on a fabric.
 
     Parameters
     ----------
     source : Plan, result, schedule, Program, Path or str
-        A value of ours, or a file: a plan, or a text of a known format, told by its content. A program is run
-        on data; sends that name no path are put on ways as those of texts are.
+        A schedule value, or a file: a plan, or a runtime file of a known format, recognised by its content. A
+        program is run on data; sends without a path are routed as those of files are.
     problem : Problem
         The fabric and what is to be done on it.
     name : str
@@ -216,9 +216,9 @@ def route_schedule(source: ForeignSchedule, problem: Problem, *, name: str = "")
 
 
 def route_schedules(sources: Sequence[ForeignSchedule], problem: Problem) -> list[PlacedSchedule]:
-    """Several, judged as by `route_schedule`, of names that differ.
+    """Check several, as by `route_schedule`, with distinct names.
 
-    Files of one name have as many of their folders in front as tell them apart; what is still alike, such as
+    Files of one name get as many folders in front as make them distinct; what is still equal, such as
     plans by one algorithm, is numbered.
     """
     paths = {place: Path(one) for place, one in enumerate(sources) if isinstance(one, str | Path)}
@@ -243,7 +243,7 @@ def _told_apart(path: Path, others: Sequence[Path]) -> str:
 
 
 def _of_plan(plan: Plan, problem: Problem, name: str) -> PlacedSchedule:
-    """A plan, on the fabric that is asked about: what it embeds is not trusted."""
+    """Check a plan on the given fabric: what it embeds is not trusted."""
     if plan.collective.kind is not problem.collective.kind:
         return _refused(name, "plan", problem, _other_kind(plan.collective.kind, problem))
     fabric = problem.topology
@@ -307,7 +307,7 @@ def _of_program(program: Program, problem: Problem, name: str) -> PlacedSchedule
 
 @dataclass(frozen=True, eq=False)
 class ScheduleFile:
-    """A text that holds somebody's schedule, judged for itself.
+    """A third-party schedule file, checked alone.
 
     Parameters
     ----------
@@ -315,7 +315,7 @@ class ScheduleFile:
     record : ScheduleSource
     data : bytes
     terms : Terms
-    judgement : Judgement
+    judgement : Verdict
     """
 
     name: str
@@ -326,13 +326,13 @@ class ScheduleFile:
 
     @property
     def kind(self) -> CollectiveKind:
-        """What it says it does."""
+        """Collective that it claims to perform."""
         found = self.judgement.collective
         return CollectiveKind(_SPELT.get(found, found))
 
 
 def read_schedule_file(path: Path, *, root: int = 0) -> ScheduleFile:
-    """Read and judge a text; FormatError if it cannot be read, or is of no known format."""
+    """Read and interpret a file; FormatError if it cannot be read, or its format is unknown."""
     text = read_runtime_file(path)
     record = None if text is None else source_name(text[:HEAD])
     if text is None or record is None:
@@ -346,7 +346,7 @@ def read_schedule_file(path: Path, *, root: int = 0) -> ScheduleFile:
 
 
 def route_file_text(text: ScheduleFile, problem: Problem, *, name: str = "") -> PlacedSchedule:
-    """Put a text on a fabric; see `route_schedule`."""
+    """Route a file on a fabric; see `route_schedule`."""
     name, form, collective = name or text.name, text.record.name, problem.collective
     if collective.groups is not None:
         return _refused(name, form, problem, _ONE_GROUP)
@@ -376,9 +376,9 @@ def route_file_text(text: ScheduleFile, problem: Problem, *, name: str = "") -> 
 def route_file(
     path: Path, topology: FabricLike, *, root: int = 0, progress: Progress | None = None
 ) -> PlacedSchedule:
-    """Put a text on a fabric for what the text itself says it does, on all of the fabric's ranks.
+    """Route a file on a fabric for the collective that it claims, on all of the fabric's ranks.
 
-    The optimum is found beside it.
+    The optimum is computed for comparison.
 
     Raises
     ------
@@ -420,7 +420,7 @@ def _of_messages(traffic: Traffic, problem: Problem, name: str, form: str) -> Pl
 
 
 def _of_trees(trees: NamedTrees, problem: Problem, name: str, form: str) -> PlacedSchedule:
-    """Trees as a schedule of ours, which the verifier of forests judges."""
+    """Convert trees to a schedule, and check it with the verifier of forests."""
     found = forest_of_trees(trees, problem)
     if isinstance(found, Placement):
         return replace(_refused(name, form, problem, *found.faults), notes=found.notes)
@@ -447,7 +447,7 @@ def _of_rings(rings: NamedRings, problem: Problem, name: str, form: str) -> Plac
 
 
 def format_violations(violation: Violation) -> str:
-    """A violation, without its kind where it is a text's.
+    """Format a violation, without its kind if it is a file's.
 
     Examples
     --------
