@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from treadle.errors import MissingDependencyError
 
 PERIODS = (65521, 8191, 1021)
-"""Inputs repeat after so many elements, fewer for many ranks; primes: no usual chunk bound is a multiple."""
+"""Periods of inputs, smaller for many ranks; primes, so that no usual chunk boundary is a multiple."""
 
 _PATTERN_ELEMENTS = 2**22
 
@@ -54,7 +54,7 @@ _BYTES_AND_LIMIT = {
 
 
 class Reduction(StrEnum):
-    """How contributions are combined, spelt as on the command line.
+    """Reduction of contributions, spelt as on the command line.
 
     AVG is the sum divided by the number of ranks at the end; of integers, the floor of that quotient.
 

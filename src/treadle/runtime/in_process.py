@@ -60,11 +60,11 @@ class Execution:
     element : ElementType
     reduction : Reduction
     slice_bytes : int
-        Chunks larger than this are run in slices, one slice through the whole program after another.
+        Chunks larger than this are run in slices, one slice through the entire program after another.
     storage : sequence of N RankMemory, optional
         Memory of an execution of the same program and element type at this size or a larger one.
     threads : int, optional
-        Slices run side by side on so many threads: they touch no common element, and numpy releases the
+        Slices run in parallel on this many threads: they touch no common element, and numpy releases the
         interpreter while it copies and adds. Default: one for each core, where the slices are large enough
         (`THREAD_BYTES`).
 

@@ -1,4 +1,4 @@
-"""Executes emitted texts over libfabric with data: the CPU interpreter of the dissertation's section 3.7.
+"""Executes emitted files over libfabric with data: the CPU interpreter of the dissertation's section 3.7.
 
 ``python -m treadle.runtime.libfabric_run --ranks RANKS FILE ...`` does what `mpi_text` does over MPI, with a
 process for each rank on this host: each step of the XML is a tagged message of libfabric's provider tcp.
@@ -93,14 +93,14 @@ class FabricWorld:
         return sum(found[0] for found in self.allgather([value]))
 
     def allgather(self, values: Sequence[int]) -> list[list[int]]:
-        """What every rank brings, as many numbers each."""
+        """Contributions of all ranks, equally many numbers each."""
         size, n = self.Get_size(), len(values)
         own, everyone = (ctypes.c_int64 * n)(*values), (ctypes.c_int64 * (n * size))()
         self._library.treadle_gather(own, n, everyone)
         return [list(everyone[rank * n : (rank + 1) * n]) for rank in range(size)]
 
     def Iprobe(self) -> bool:
-        """Whether a message is here that nobody receives."""
+        """Whether a message has arrived that is never received."""
         return bool(self._library.treadle_probe())
 
     def Abort(self, status: int) -> None:

@@ -56,7 +56,7 @@ class SweepRow:
     reference_time_s : float, optional
         The same collective by the runtime's own library (MPI), where it was measured.
     worst_group : int, optional
-        Of several groups at once: the one with the most wrong elements; None where all are right.
+        For concurrent groups: the one with the most wrong elements; None if all are right.
     protocol : str, optional
         Of the device runtime.
 
@@ -89,7 +89,7 @@ def parse_size(text: str) -> int:
     Raises
     ------
     FormatError
-        For anything else, a bare number, or a size that is no whole number of bytes.
+        For anything else, a bare number, or a size that is not an integer in bytes.
 
     Examples
     --------
@@ -115,7 +115,7 @@ def parse_sizes(text: str) -> list[int]:
     Raises
     ------
     FormatError
-        If a part is no size, or a range is empty or starts at 0.
+        If a part is not a size, or a range is empty or starts at 0.
 
     Examples
     --------

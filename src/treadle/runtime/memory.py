@@ -19,7 +19,7 @@ from treadle.schedules.collective import CollectiveKind
 
 @dataclass(frozen=True)
 class Layout:
-    """Where chunks lie when a program runs on a given number of elements.
+    """Positions of chunks when a program runs on a given number of elements.
 
     A slice is the same fraction of every chunk: slice s of S of a chunk of n elements is its elements
     floor(s * n / S) to floor((s + 1) * n / S). Slices never mix, so a program runs on each independently.
@@ -96,7 +96,7 @@ class RankMemory:
 
     @cached_property
     def _bases(self) -> dict[Buffer, tuple[list[int], list[int]]]:
-        """Of each range: its first element, and what to subtract from an element for its place."""
+        """First element of each range, and the offset from an element to its place."""
         bases = {}
         for buffer, spans in self.spans.items():
             places = accumulate((past - first for first, past in spans), initial=0)
@@ -162,7 +162,7 @@ def fill_input(rank: int, memory: RankMemory, pattern: Pattern) -> None:
 
 
 def count_wrong(layout: Layout, rank: int, memory: RankMemory, pattern: Pattern) -> int:
-    """Elements of a rank's OUTPUT that are not what the collective's definition asks for."""
+    """Count the elements of a rank's OUTPUT that differ from the collective's result."""
     program, kind = layout.program, layout.program.kind
     if kind.reduces or kind is CollectiveKind.BROADCAST:
         return sum(

@@ -72,7 +72,7 @@ def measure_mpi(
     ----------
     program : Program or ProgramGroups
         The same in every process. The ranks of each group have a communicator of their own, and all groups
-        start at once.
+        start immediately.
     sizes, on_row
         As `treadle.runtime.measured_sizes.measure`; `on_row` is called at rank 0 only.
     **options

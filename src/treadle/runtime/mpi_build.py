@@ -34,12 +34,12 @@ class MpiInstallation:
 
 
 def source_directory() -> Path:
-    """Where the interpreter's C files are; `SOURCES` names them."""
+    """Folder of the interpreter's C files; `SOURCES` names them."""
     return Path(__file__).with_name("c")
 
 
 def find_mpi() -> MpiInstallation:
-    """The MPI beside the running interpreter (extra ``mpi``), else the one on the PATH.
+    """Return the MPI next to the running interpreter (extra ``mpi``), else the one on the PATH.
 
     Raises
     ------
@@ -58,12 +58,12 @@ def find_mpi() -> MpiInstallation:
 
 
 def build_directory() -> Path:
-    """Where compiled interpreters are kept: ``bin`` beside the cached plans.
+    """Folder of compiled interpreters: ``bin`` next to the cached plans.
 
     Raises
     ------
     MissingDependencyError
-        If there is neither ``$TREADLE_CACHE_DIR`` nor a home.
+        Without ``$TREADLE_CACHE_DIR`` and home directory.
     """
     chosen, base = os.environ.get("TREADLE_CACHE_DIR"), os.environ.get("XDG_CACHE_HOME")
     if chosen:
@@ -93,7 +93,7 @@ def build_interpreter(mpi: MpiInstallation, *, directory: Path | None = None) ->
     Raises
     ------
     MissingDependencyError
-        If there is no C compiler, it fails, or the directory cannot be written.
+        If a C compiler is missing or fails, or the directory cannot be written.
     """
     return _interpreter(mpi.mpicc, SOURCES[0], (), directory)
 
@@ -104,7 +104,7 @@ def build_libfabric_interpreter(*, directory: Path | None = None) -> Path:
     Raises
     ------
     MissingDependencyError
-        If there is no C compiler or no libfabric with its headers, or the directory cannot be written.
+        If a C compiler or libfabric with its headers is missing, or the directory cannot be written.
     """
     return _compiled_with_libfabric(SOURCES[0], ("-I", str(source_directory() / "libfabric")), directory)
 
@@ -184,7 +184,7 @@ def build(
     *,
     limit_s: float = _COMPILE_LIMIT_S,
 ) -> Path:
-    """What a compiler makes of some files, compiled unless it is there; errors as of `compiled`.
+    """Return the compiled program of some files, compiled on first use; errors as of `compiled`.
 
     Parameters
     ----------

@@ -39,7 +39,7 @@ BUNDLE_BYTES = 2**16
 """Default longest message packed of several."""
 
 WINDOW = 4
-"""Default number of slices under way at once."""
+"""Default number of slices in flight."""
 
 _STOP_S = 5.0
 _LOCAL_FLAGS = ("--oversubscribe", "--mca", "mpi_yield_when_idle", "1")
@@ -49,7 +49,7 @@ _TIMES = ("times_s", "reference_times_s", "rounds_times_s")
 
 @dataclass(frozen=True)
 class InterpreterTimes:
-    """What the interpreter printed for one size.
+    """Output of the interpreter for one size.
 
     Parameters
     ----------
@@ -60,9 +60,9 @@ class InterpreterTimes:
     times_s : tuple of float
         Slowest rank's seconds of every timed run.
     reference_times_s : tuple of float
-        The same of MPI's own collective; empty where it was not asked for.
+        The same of MPI's own collective; empty if not requested.
     rounds_times_s : tuple of float
-        The same of bare rounds; empty where they were not asked for.
+        The same of bare rounds; empty if not requested.
     messages : int
         Most that a rank sends in a run.
     worst_group : int, optional
@@ -80,7 +80,7 @@ class InterpreterTimes:
 
 @dataclass(frozen=True)
 class Launch:
-    """How the interpreter's processes are started.
+    """Start of the interpreter's processes.
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ class Launch:
 
 
 def launch_environment() -> dict[str, str]:
-    """This process's environment; Open MPI refuses root unless these two say that it is meant."""
+    """This process's environment; Open MPI rejects root unless these two variables allow it."""
     environment = dict(os.environ)
     if os.geteuid() == 0:
         environment |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
@@ -116,7 +116,7 @@ def measure_mpi_c(
     Parameters
     ----------
     program : Program or ProgramGroups
-        The ranks of each group have a communicator of their own, and all groups start at once.
+        The ranks of each group have a communicator of their own, and all groups start together.
     sizes : sequence of int
         Bytes of the larger per-rank buffer.
     on_row : callable, optional
@@ -154,7 +154,7 @@ def measure_interpreted(
     program : Program or ProgramGroups
     sizes : sequence of int
     launch : callable
-        How so many ranks are started; called after the program was found to be executable.
+        Return the command that starts the ranks; called after the program was found to be executable.
     asked : RunOptions
     on_row : callable, optional
     """
@@ -331,7 +331,7 @@ def run_interpreter(
 def _ending_with_parent() -> list[str]:
     """Words before a command that end it when its parent is killed; none where the tool is absent.
 
-    By SIGKILL: a launcher that is asked to end while it starts its processes may miss that and leave them.
+    Kill by SIGKILL: a launcher that is told to end while it starts its processes may leave them.
     """
     tool = shutil.which("setpriv")
     return [] if tool is None else [tool, "--pdeathsig", "KILL"]

@@ -29,7 +29,7 @@ PACKED_BYTES = 2**16
 """Longest message packed of several."""
 
 EARLY_BYTES = 2**24
-"""Receives that will be reduced are posted before their turn into so many bytes of spare memory at most."""
+"""Most bytes of spare memory for receives that are posted before their turn and reduced later."""
 
 
 class PreparedRank:

@@ -1,8 +1,8 @@
-"""Executes emitted texts over MPI with data: every process is one rank (extra ``mpi``).
+"""Executes emitted files over MPI with data: every process is one rank (extra ``mpi``).
 
 ``mpirun -n RANKS python -m mpi4py -m treadle.runtime.mpi_run FILE ...`` reads MSCCL XMLs or CPU XMLs, moves
 integers as they say, and compares every element of the output with the collective's definition. It reads the
-texts alone: neither the plans nor the programs that they were made from.
+files alone: neither the plans nor the programs that they were made from.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ MAX_SLOT_ELEMENTS = 2**27
 
 
 def contribution(rank: int, elements: int) -> _Data:
-    """What a rank contributes: numbers that differ from rank to rank and place to place."""
+    """Contribution of a rank: numbers that differ from rank to rank and position to position."""
     return (rank + 1) * 1_000_003 + np.arange(elements, dtype=np.int64) * (2 * rank + 1)
 
 
 def expected(kind: str, rank: int, n: int, elements: int, root: int) -> _Data | None:
-    """The output of a rank in a collective whose larger buffer has so many elements; None: nothing asked.
+    """Expected output of a rank for a larger buffer of this many elements; None if undefined.
 
     Parameters
     ----------
@@ -93,7 +93,7 @@ class _MscclRank:
         self._sends: list[Any] = []
 
     def run(self) -> None:
-        """All steps; waits for ever if the text does."""
+        """Run all steps; waits for ever if the file does."""
         while any(done < len(steps) for done, steps in zip(self._done, self._blocks, strict=True)):
             for number, steps in enumerate(self._blocks):
                 while self._done[number] < len(steps) and self._step(number, steps[self._done[number]]):
@@ -161,7 +161,7 @@ class _CpuRank:
         self._requests: list[Any] = []
 
     def run(self) -> None:
-        """All instructions; waits for ever if the text does."""
+        """Run all instructions; waits for ever if the file does."""
         for step in self._text.ranks[self._rank].instructions:
             if step.kind == "sync":
                 for request in self._requests:
@@ -199,7 +199,7 @@ class _CpuRank:
 
 
 def execute_file(text: str, world: Any, elements: int, *, root: int = 0, source: str = "text") -> list[int]:
-    """Move integers as a text says; how many elements come out wrong here, for each mode that it serves.
+    """Move integers as a file says; return the wrong elements here, for each supported mode.
 
     Parameters
     ----------
@@ -215,8 +215,8 @@ def execute_file(text: str, world: Any, elements: int, *, root: int = 0, source:
     Raises
     ------
     FormatError
-        In every process: if the text is malformed, is for another number of ranks, does not serve so many
-        elements, or sends a message that nobody receives.
+        In every process: if the file is malformed, is for another number of ranks, does not support this many
+        elements, or sends a message that is never received.
     """
     rank, n = int(world.Get_rank()), int(world.Get_size())
     if text.lstrip().startswith("<cpu"):
@@ -260,7 +260,7 @@ def _slot_elements(text: CpuFile, elements: int) -> int:
 
 @contextlib.contextmanager
 def _limited(world: Any, seconds: float, source: str) -> Iterator[None]:
-    """End all processes after so many seconds: a text may wait for a message that nobody sends."""
+    """End all processes after a time limit: a file may wait for a message that is never sent."""
 
     def give_up() -> None:
         sys.stderr.write(f"treadle: {source}: rank {world.Get_rank()} still waits after {seconds:g} s\n")
@@ -277,7 +277,7 @@ def _limited(world: Any, seconds: float, source: str) -> Iterator[None]:
 
 
 def execute_files(arguments: Sequence[str], world: Any) -> int:
-    """Execute texts and print, at the first rank, how many elements are wrong in each.
+    """Execute files and print, at the first rank, the number of wrong elements in each.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What must hold before a program can be executed: messages match, ranges exist, and some order is legal."""
+"""Conditions for executing a program: messages match, ranges exist, and some order is legal."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def match_messages(program: OperationLists) -> Int64Array:
     Raises
     ------
     ScheduleError
-        If a stream has more sends than receives or the other way round, or the two name other chunks.
+        If a stream has more sends than receives or vice versa, or the two name other chunks.
     """
     kind, rank = program.operation_kind, program.operation_rank
     partner = message_partners(program)
@@ -108,7 +108,7 @@ def execution_order(program: Program, partner: Int64Array) -> Int64Array:
     Raises
     ------
     ScheduleError
-        If the program deadlocks: operations wait for one another in a circle.
+        If the program deadlocks: operations wait for each other in a cycle.
     """
     total = program.n_operations
     waiting = np.repeat(np.arange(total), np.diff(program.wait_offset))

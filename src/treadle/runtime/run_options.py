@@ -1,4 +1,4 @@
-"""What may be asked of a run on real data, whichever runtime moves it."""
+"""Options of a run on real data, for all runtimes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from treadle.runtime.device.block_sizes import BlockCosts
 
 @dataclass(frozen=True)
 class RunOptions:
-    """How a program is run at each size, checked and timed.
+    """Settings for running, checking and timing a program at each size.
 
     Parameters
     ----------
@@ -23,7 +23,7 @@ class RunOptions:
     warmup : int
         Most untimed runs per size after the checked one.
     budget_s : float
-        Runs of one size stop being added beyond so many seconds, so that large sizes take fewer.
+        Seconds after which no more runs of a size are added, so that large sizes take fewer.
     seed : int
         Of the input data; the compiled interpreter has data of its own.
     slice_bytes : int, optional
@@ -39,7 +39,7 @@ class RunOptions:
     threads : int, optional
         Of a block. Default: one, or by size.
     lane_costs : BlockCosts, optional
-        By which sizes choose what is not said of lanes. None: nothing is chosen, Simple is taken.
+        Costs that choose missing settings of thread blocks by size. None: protocol Simple, nothing chosen.
     """
 
     element: ElementType = ElementType.FLOAT32
@@ -56,7 +56,7 @@ class RunOptions:
     lane_costs: BlockCosts | None = None
 
     def runs_after(self, first_s: float) -> tuple[int, int]:
-        """Timed and untimed runs of a size whose first run took so many seconds."""
+        """Timed and untimed runs of a size, from the seconds of its first run."""
         affordable = max(1, int(self.budget_s / max(first_s, 1e-9)))
         return max(1, min(self.iterations, affordable)), min(self.warmup, affordable - 1)
 

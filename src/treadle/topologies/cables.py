@@ -20,7 +20,7 @@ class NamedCable(NamedTuple):
     ----------
     name : str
         As `with_failed_links` takes it: ``one--other`` of two links, ``tail->head`` of one; ``#3`` behind it
-        tells it from others between the same nodes.
+        distinguishes it from others between the same nodes.
     links : tuple of int
         Its one or two links, the first in the order of the fabric before the one back.
     """
@@ -32,7 +32,7 @@ class NamedCable(NamedTuple):
 def partners(ends: Iterable[tuple[int, int, int]]) -> list[int]:
     """For each link, given by tail, head and bandwidth, the one back in the same cable, or -1.
 
-    First come, first served. What partners a link has depends on the links between its two nodes only.
+    In order of links. A link's partner depends on the links between its two nodes only.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Colour refinement of fabrics: what nodes can tell of each other by looking along their links.
+"""Colour refinement of fabrics: classes of nodes that their links do not distinguish.
 
 A colour is a hash of what a node sees, so that the colours of two fabrics can be compared: where the hashes
 differ the nodes do. The converse is not claimed, neither of colours nor of hashes.
@@ -27,7 +27,7 @@ class UndecidedError(TopologyError):
 
 @dataclass
 class Budget:
-    """What is left of a work limit."""
+    """Remainder of a work limit."""
 
     what: str
     limit: int
@@ -45,11 +45,11 @@ class Budget:
 
 @dataclass(frozen=True, eq=False)
 class MergedFabric:
-    """A fabric with its twins merged: what refinement reads.
+    """A fabric with equivalent nodes merged, as input of refinement.
 
     Attributes
     ----------
-    classes : nodes of the fabric by class of twins, ascending, classes by their first node
+    classes : nodes of the fabric by class of equivalent nodes, ascending, classes by their first node
     colours : of each class before refinement: kind of the nodes and their number
     tails, heads : ends of the links between classes, sorted by tail
     labels : hash of each link's bandwidth and latency
@@ -81,9 +81,9 @@ def _words(*columns: NDArray[np.generic]) -> Colours:
 
 
 def merge_equivalent(topology: Topology) -> MergedFabric:
-    """Merge nodes of one kind with equal links from and to the same nodes.
+    """Merge nodes of one colour with equal links from and to the same nodes.
 
-    Any bijection between such twins is an automorphism, so merging loses nothing; unmerged, each pair of them
+    Any bijection between such nodes is an automorphism, so merging loses nothing; unmerged, each pair of them
     would double the work of a search that fails. A class keeps the links of its first node to first nodes.
     """
     n = topology.n_nodes

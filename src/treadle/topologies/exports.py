@@ -27,7 +27,7 @@ _PLAIN = re.compile(r"[\w.()/+*-]+")
 
 
 def to_graphml(topology: Topology) -> str:
-    """A fabric as GraphML; FormatError if a name cannot stand in XML."""
+    """Format a fabric as GraphML; FormatError if a name is not valid in XML."""
     root = etree.Element(f"{{{_NAMESPACE}}}graphml", nsmap={None: _NAMESPACE})  # type: ignore[dict-item]
     for of, name, kind in _KEYS:
         etree.SubElement(root, "key", {"id": name, "for": of, "attr.name": name, "attr.type": kind})
@@ -73,7 +73,7 @@ def to_edge_list(topology: Topology) -> str:
 EXPORTS: Mapping[str, Callable[[Topology], str]] = MappingProxyType(
     {"json": dump_topology, "graphml": to_graphml, "edge-list": to_edge_list}
 )
-"""What a fabric is written as, by name."""
+"""Export formats of a fabric, by name."""
 EXTENSIONS: Mapping[str, str] = MappingProxyType(
     {".json": "json", ".graphml": "graphml", ".edgelist": "edge-list", ".edges": "edge-list"}
 )

@@ -33,7 +33,7 @@ _CALL = re.compile(rf"{_NAME}\s*\(")
 _COLON = re.compile(rf"({_NAME})(?::(.*))?", re.DOTALL)
 _WORD = re.compile(rf"\"[^\"]*\"|'[^']*'|{_NAME}(?=\s*\()|\b[1-9]\d*(?:[xX×]\d+)+\b")
 _PAPER = re.compile(r"[\^*□×{]| x ")
-"""What the notation of papers has and expressions, but for strings, have not."""
+"""Characters of the papers' notation that expressions, except in strings, do not have."""
 
 _TIMES = re.compile("[xX×]")
 _HALF_A_PRODUCT = re.compile(r"(?<![\w.])\d+[xX×](?:\d+[xX×])*(?!\w)")
@@ -63,7 +63,7 @@ def parse(text: str | Path, *, format: str | None = None, options: ImportOptions
     format : str, optional
         Reads `text` as the path of a file in that format (`readers.reader`), whatever it looks like.
     options : ImportOptions, optional
-        What a file of others does not say.
+        Facts that a third-party file does not give.
 
     Returns
     -------
@@ -73,9 +73,9 @@ def parse(text: str | Path, *, format: str | None = None, options: ImportOptions
     Raises
     ------
     FormatError
-        If the text is neither, with its column, or the file cannot be read.
+        If the string is neither, with its column, or the file cannot be read.
     TopologyError
-        If a catalogue function refuses its arguments.
+        If a catalogue function rejects its arguments.
 
     Examples
     --------
@@ -87,7 +87,7 @@ def parse(text: str | Path, *, format: str | None = None, options: ImportOptions
 
 
 def format_path(text: str | Path) -> str:
-    """The text that names a file as it stands; of a Path one that is no name of the catalogue."""
+    """Return the string that names a file, for a Path one that is not a catalogue name."""
     return f"./{text}" if isinstance(text, Path) and text.parent == Path() else str(text)
 
 
@@ -139,7 +139,7 @@ def _as_expression(text: str) -> str | None:
 
 
 def names_fabric(text: str) -> bool:
-    """Whether a text would be read as an expression of the catalogue, not as the path of a file."""
+    """Whether a string is a catalogue expression, not the path of a file."""
     expression = _as_expression(text)
     return expression is not None and _catalogue_name(expression.strip().partition("(")[0]) in _CATALOGUE
 
@@ -153,7 +153,7 @@ def _as_meant(match: re.Match[str]) -> str:
 
 
 def _catalogue_name(word: str) -> str:
-    """What a name means, in whatever case, with dashes or underscores; itself if that is nothing."""
+    """Resolve a name in any case, with dashes or underscores; itself if unknown."""
     name = word.strip().replace("-", "_")
     return name if name in _CATALOGUE else similarly_spelt(name, _CATALOGUE) or name
 

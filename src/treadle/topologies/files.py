@@ -67,7 +67,7 @@ def topology_from_json(value: object, *, source: str = "") -> Topology:
     Parameters
     ----------
     value : object
-        As `parse_json` returns it. ``extensions`` objects are accepted and left aside.
+        As `parse_json` returns it. ``extensions`` objects are accepted and ignored.
     source : str, optional
         File name for messages.
 

@@ -96,7 +96,7 @@ def intersection_array(topology: Topology) -> IntersectionArray:
 
 
 def _neighbours(topology: Topology) -> Int64Array:
-    """Neighbours of each node, shape (N, d); refuses what is no simple regular undirected graph."""
+    """Neighbours of each node, shape (N, d); reject anything but a simple regular undirected graph."""
     n = topology.n_nodes
     arcs = topology.tails.astype(np.int64) * n + topology.heads
     reversed_arcs = topology.heads.astype(np.int64) * n + topology.tails

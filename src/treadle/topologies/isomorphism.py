@@ -112,7 +112,7 @@ def find_automorphism(
 
 
 def node_kinds(topology: Topology, *, work_limit: int = DEFAULT_WORK) -> Int64Array:
-    """What neighbourhoods tell of nodes: an automorphism takes each to one of its own kind.
+    """Colours of nodes by their neighbourhoods: an automorphism maps each node to one of its colour.
 
     Parameters
     ----------
@@ -123,7 +123,7 @@ def node_kinds(topology: Topology, *, work_limit: int = DEFAULT_WORK) -> Int64Ar
     Returns
     -------
     array of int64, shape (n,)
-        The number of each node's kind. Nodes of one kind need not be alike.
+        The colour of each node. Nodes of one colour need not be equivalent.
 
     Raises
     ------
@@ -227,7 +227,7 @@ def link_map(topology: Topology, other: Topology, mapping: NDArray[np.integer]) 
     Raises
     ------
     TopologyError
-        If the map is no isomorphism of the links.
+        If the map is not an isomorphism of the links.
 
     Examples
     --------
@@ -277,7 +277,7 @@ class _SearchNode:
 def _search(
     topology: Topology, other: Topology, pinned: list[tuple[int, int]], budget: Budget
 ) -> Int32Array | None:
-    """Depth-first search for a map that respects the pinned pairs of nodes."""
+    """Depth-first search for a map that respects the fixed pairs of nodes."""
     if (topology.n_nodes, topology.n_links) != (other.n_nodes, other.n_links):
         return None
     one = merge_equivalent(topology)
@@ -314,7 +314,7 @@ def _search(
 
 
 def _is_hopeless(other: Topology, level: _SearchNode, budget: Budget) -> bool:
-    """Whether one image failed for the first node and automorphisms make all images alike."""
+    """Whether one image failed for the first node and automorphisms make all images equivalent."""
     if level.tried != 1 or len(np.unique(level.theirs)) > 1:
         return False
     return _transitive_generators(other, 0, budget) is not None
@@ -325,14 +325,14 @@ def _class_of(graph: MergedFabric, node: int) -> int:
 
 
 def _marked(colours: Colours, place: int) -> Colours:
-    """Colours with one class told apart from all others."""
+    """Return colours with one class separated from all others."""
     marked = colours.copy()
     marked[place] = hashed(~marked[place : place + 1])[0]
     return marked
 
 
 def _branch(graph: MergedFabric, level: _SearchNode, budget: Budget) -> bool:
-    """Choose a class to tell apart, in the largest cell, and list its candidates; False if all are apart.
+    """Choose a class to separate, in the largest cell, and list its candidates; False if all are separate.
 
     The largest cell, because small ones come from local symmetries that seldom decide anything.
     """

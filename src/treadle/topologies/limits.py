@@ -23,7 +23,7 @@ def check_count(function: str, key: str, value: int, *, least: int = 1, most: in
 
 
 def check_size(function: str, nodes: int, links: int) -> None:
-    """Refuse a fabric that would not fit into memory comfortably, before it is built."""
+    """Reject a fabric that would not fit into memory comfortably, before it is built."""
     for what, count, limit in (("nodes", nodes, MAX_NODES), ("links", links, MAX_LINKS)):
         if count > limit:
             raise TopologyError(

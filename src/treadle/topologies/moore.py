@@ -1,7 +1,7 @@
 """Bounds from the number of nodes and the degree alone: how near, and how evenly, nodes can be.
 
 Section A.3 of the dissertation. A node of degree d has at most d nodes at distance 1,
-d^2 at distance 2 and so on, or d(d - 1)^(t-1) at distance t where every link goes both ways: the Moore bound.
+d^2 at distance 2 and so on, or d(d - 1)^(t-1) at distance t if every link is bidirectional: the Moore bound.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def moore_bound(d: int, k: int, *, bidirectional: bool = False) -> int:
     k : int
         Diameter, at least 0; -1 gives 0.
     bidirectional : bool
-        True if every link is paired with one the other way.
+        True if every link is paired with its reverse.
 
     Returns
     -------
@@ -54,7 +54,7 @@ def moore_steps(n: int, d: int, *, bidirectional: bool = False) -> int:
     d : int
         Links out of each node, at least 1.
     bidirectional : bool
-        True if every link is paired with one the other way.
+        True if every link is paired with its reverse.
 
     Returns
     -------
@@ -98,7 +98,7 @@ def bandwidth_optimum(n: int) -> Fraction:
 
 
 def ideal_distribution(n: int, d: int, *, bidirectional: bool = False) -> tuple[int, ...]:
-    """How many nodes can be at each distance at best: as many as possible as near as possible.
+    """Return the largest numbers of nodes at each distance: as many as possible as near as possible.
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ def ideal_distribution(n: int, d: int, *, bidirectional: bool = False) -> tuple[
     d : int
         Links out of each node, at least 1.
     bidirectional : bool
-        True if every link is paired with one the other way.
+        True if every link is paired with its reverse.
 
     Returns
     -------
@@ -162,7 +162,7 @@ def all_to_all_limit(n: int, d: int, *, bidirectional: bool = False) -> Fraction
     d : int
         Links out of each node, at least 1.
     bidirectional : bool
-        True if every link is paired with one the other way.
+        True if every link is paired with its reverse.
 
     Returns
     -------

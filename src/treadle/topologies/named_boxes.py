@@ -17,7 +17,7 @@ NETWORK = -1
 
 @dataclass(frozen=True, eq=False)
 class Boxes:
-    """Which nodes of a fabric belong to which box.
+    """Boxes of a fabric's nodes.
 
     Parameters
     ----------
@@ -30,7 +30,7 @@ class Boxes:
     count: int
 
     def leaving(self, topology: Topology) -> list[Int64Array]:
-        """Of each box the links that leave it."""
+        """Return the links that leave each box."""
         ends = self.of_node[topology.tails], self.of_node[topology.heads]
         return [np.flatnonzero((ends[0] == box) & (ends[1] != box)) for box in range(self.count)]
 
@@ -44,7 +44,7 @@ def rank_boxes(topology: Topology, hosts: Sequence[str] = ()) -> tuple[int, ...]
     hosts : sequence of str, optional
         Host of each rank in the log. Where they are as many and as large as the groups of ranks whose names
         have the same part before the last dot, those groups are the boxes, whatever the order of ranks;
-        without hosts too. Else a box is a host, or all ranks if nothing tells.
+        without hosts too. Else a box is a host, or all ranks if that is unknown.
     """
     names = [topology.node_names[node] for node in topology.compute_nodes.tolist()]
     groups = [name.rpartition(".")[0] for name in names]

@@ -15,9 +15,9 @@ from treadle.errors import FormatError
 
 _TOKENS = re.compile(r"\s*(L(?=[\d^(])|[A-Za-zΠ]+|\d+|\^|\*|□|×|[(){},])")
 _CALL = re.compile(r"\s*(?!x\()([a-z][a-z0-9_]*\()")
-"""Where a call begins; an x before a bracket is a product's."""
+"""Start of a call; an x before a bracket is a product's."""
 _PIECE = re.compile(r"\"[^\"]*\"|[()]|[^()\"]+")
-"""Of a call: a string, a bracket, or what is between."""
+"""Parts of a call: a string, a bracket, or what is between."""
 _MOST_TOKENS = 400
 _MOST_DEPTH = 16
 

@@ -155,7 +155,7 @@ def all_platforms() -> tuple[Platform, ...]:
 
 
 def catalogue_entries() -> tuple[CatalogueEntry, ...]:
-    """What the catalogue offers, group by group, for people to read."""
+    """Describe the catalogue for people, group by group."""
     groups = (("platforms", tuple(one.function for one in all_platforms())), *_GROUPS[1:])
     return tuple(
         CatalogueEntry(

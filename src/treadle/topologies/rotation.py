@@ -38,7 +38,7 @@ class Rotation:
 
     @property
     def first(self) -> Int64Array:
-        """Of each link the lowest that turns take it to, shape (links,)."""
+        """Smallest link of each link's orbit, shape (links,)."""
         found: Int64Array = self.links.min(axis=0)
         return found
 
@@ -61,7 +61,7 @@ def box_rotation(topology: Topology, ranks: Int64Array, size: int) -> Rotation |
 
     Notes
     -----
-    Switches that nothing tells apart are matched in the order of their numbers; another order might fit where
+    Indistinguishable switches are matched in the order of their numbers; another order might fit where
     this one does not. O(B links) time and memory.
     """
     boxes = len(ranks) // size
@@ -116,7 +116,7 @@ def _meetings(topology: Topology, is_known: BoolArray, image: Int64Array | None)
 
 
 def _image_of_links(topology: Topology, image: Int64Array) -> Int64Array | None:
-    """Where each link goes if its ends go to their images; None unless that is the fabric again."""
+    """Return the image of each link under a map of nodes; None unless it is an automorphism."""
     if (image < 0).any():
         rest = np.flatnonzero(image < 0)
         image = image.copy()

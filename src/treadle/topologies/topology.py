@@ -63,8 +63,8 @@ class Topology(FrozenArrays):
         Switch capabilities, default False; False at compute nodes.
     turns_round : array of bool, shape (n,), optional
         Of switches that multicast or aggregate, default False. True: the switch works by itself; copies and
-        sums go wherever a schedule sends them, and a sum turns round into copies (SHARP over InfiniBand).
-        False: each operation is that of a rank at the switch which asks for it, and its group is all ranks at
+        sums go wherever a schedule sends them, and switches multicast their own sums (SHARP over InfiniBand).
+        False: each operation is initiated by a rank at the switch, and its group is all ranks at
         the switch, the asker included; the sum is handed to the asker (NVLink SHARP's multimem).
     injection_bytes_per_s : array of int64, shape (n,), optional
         Cap into and out of a compute node's host, up to 2**50; 0 (default) means none.
@@ -134,7 +134,7 @@ class Topology(FrozenArrays):
             seen.add(name)
 
     def _has_plain_names(self) -> bool:
-        """Whether all names are in order beyond doubt, seen all at once."""
+        """Whether all names are surely valid, checked together."""
         names = self.node_names
         if not set(map(type, names)) <= {str} or len(set(names)) < len(names):
             return False
@@ -256,7 +256,7 @@ class Topology(FrozenArrays):
     def to_networkx(self) -> networkx.MultiDiGraph:
         """The fabric as a graph of networkx (extra: networkx), which `treadle.from_networkx` reads back.
 
-        Nodes have `kind`, and what they can do beside it; the keys of edges are the numbers of links, with
+        Nodes have `kind` and capabilities; the keys of edges are the numbers of links, with
         `bandwidth_bytes_per_s` and `latency_ns`.
 
         Raises
@@ -322,7 +322,7 @@ class TopologyBuilder:
         return f"<TopologyBuilder {self._name}: {n} compute, {switches} switches, {links} links>"
 
     def fabric_to_draw(self) -> Topology | None:
-        """What there is so far; None where no fabric is made of it."""
+        """Fabric so far; None if it is not valid yet."""
         try:
             return self.build()
         except TopologyError:
@@ -353,7 +353,7 @@ class TopologyBuilder:
         return node
 
     def link(self, tail: str, head: str, bandwidth: float | str, latency_ns: int = 0) -> None:
-        """Add one directed link; bandwidth a whole number of bytes/s, or a text with a unit."""
+        """Add one directed link; bandwidth is an integer in bytes/s, or a string with a unit."""
         if type(bandwidth) is not int:
             bandwidth = bandwidth_of(bandwidth, f"link {tail}->{head}: bandwidth")
         a, b = self._index.get(tail), self._index.get(head)
@@ -362,14 +362,14 @@ class TopologyBuilder:
         self._links += (a, b, bandwidth, latency_ns)
 
     def _refused(self, tail: str, head: str, bandwidth: int) -> TopologyError:
-        """What is wrong with a link: an unknown node, or a bandwidth out of range."""
+        """Return the fault of a link: an unknown node, or a bandwidth out of range."""
         for name in (tail, head):
             if name not in self._index:
                 return TopologyError(f"link {tail}->{head}: no node is called {name!r}")
         return TopologyError(f"link {tail}->{head}: bandwidth {bandwidth} bytes/s, expected 1 to 2**50")
 
     def duplex(self, one: str, other: str, bandwidth: float | str, latency_ns: int = 0) -> None:
-        """Add a link each way, `bandwidth` a whole number of bytes/s per direction, or a text with a unit."""
+        """Add a link each way; `bandwidth` is an integer, bytes/s per direction, or a string with a unit."""
         if type(bandwidth) is not int:
             bandwidth = bandwidth_of(bandwidth, f"link {one}--{other}: bandwidth")
         a, b = self._index.get(one), self._index.get(other)
@@ -397,7 +397,7 @@ class TopologyBuilder:
 
 
 def node_attributes(topology: Topology, node: int) -> dict[str, Any]:
-    """What a node is beside its name: its kind, and what differs from the default."""
+    """Attributes of a node besides its name: its kind, and what differs from the default."""
     found: dict[str, Any] = {"kind": "compute" if topology.is_compute[node] else "switch"}
     for key in ("multicast", "aggregation", "turns_round"):
         if getattr(topology, key)[node]:

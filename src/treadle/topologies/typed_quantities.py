@@ -1,7 +1,7 @@
 """Bandwidths and latencies as people write them, for Python's users of the catalogue.
 
-The functions themselves take bytes/s and nanoseconds. What `treadle.topologies` offers takes texts with a
-unit as well, as expressions do.
+The functions themselves take bytes/s and nanoseconds. The functions of `treadle.topologies` accept strings
+with a unit as well, as expressions do.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def takes_quantities(function: object) -> bool:
 
 
 def with_units(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function, but that bandwidths and latencies may be texts such as ``25GB/s`` and ``5us``.
+    """Wrap a function so that bandwidths and latencies may be strings such as ``25GB/s`` and ``5us``.
 
     Numbers are bytes/s and nanoseconds; ``25e9`` is one too, as it is whole.
 
@@ -51,14 +51,14 @@ def with_units(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _reader(name: str) -> Callable[[str], int] | None:
-    """What reads a text for a parameter; None for those that are no quantity."""
+    """Return the parser of a parameter; None for those that are not quantities."""
     if name == "bandwidth" or name.endswith("_bandwidth"):
         return parse_bandwidth
     return parse_time_ns if name == "latency" else None
 
 
 def bandwidth_of(value: object, place: str) -> int:
-    """Bytes/s of a bandwidth as Python's callers say it; `place` begins the message that refuses others.
+    """Bytes/s of a bandwidth as Python's callers say it; `place` begins the error message.
 
     Examples
     --------

@@ -1,1 +1,1 @@
-"""Programs as lanes of one-sided operations: what a persistent kernel runs, and threads in its place."""
+"""Thread-block programs of one-sided operations, run by a persistent kernel, or by threads instead."""

@@ -1,4 +1,4 @@
-"""Programs to lanes: which lane does what, who waits for whom, and what is left to switches."""
+"""Lowering of programs to thread blocks: operations of each block, waits, and switch operations."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from treadle.runtime.device.switch_parts import SwitchParts
 from treadle.topologies.topology import Topology
 
 MOST_LANES = 64
-"""Of a rank."""
+"""Largest number of blocks of a rank."""
 
 
 def lower_to_blocks(
@@ -40,7 +40,7 @@ def lower_to_blocks(
     switch_sums: bool = True,
     reached: Collection[Buffer] = tuple(Buffer),
 ) -> BlockProgram:
-    """Make the lanes of a program.
+    """Lower a program to thread blocks.
 
     Parameters
     ----------
@@ -51,17 +51,17 @@ def lower_to_blocks(
     averages : bool
         Sums are divided by the number of ranks at the end.
     switches : Topology, optional
-        The fabric of the program's paths: what the plan leaves to switches that work for ranks that ask is
-        left to them, with protocol Simple. Every rank's share of it is spread over all its lanes.
+        The fabric of the program's paths: the plan's GPU-initiated switch operations are
+        left to switches, with protocol Simple. Every rank's part of them is spread over all its blocks.
     switch_sums : bool
         Whether these switches can add up, or combine, the elements.
     reached : collection of Buffer
-        What peers reach: no message is put straight into other buffers, and no switch is asked for them.
+        Buffers that peers reach: messages and switch operations use no others.
 
     Raises
     ------
     ScheduleError
-        If the program cannot be executed, the number of lanes is out of range, or switches would be asked so
+        If the program cannot be executed, the number of blocks is out of range, or switches would be used so
         that little passes.
     """
     if not 1 <= lanes <= MOST_LANES:
@@ -109,7 +109,7 @@ def _graph(
     sums: bool,
     reached: Collection[Buffer],
 ) -> _Graph:
-    """The program, perhaps in more chunks, its parts and nodes, and the groups of switches that are asked."""
+    """Return the program, perhaps in more chunks, its parts and nodes, and the groups of used switches."""
     if switches is not None and protocol is DeviceProtocol.SIMPLE and reached:
         found = _settled(program, switches, sums, reached)
         if found is not None:
@@ -129,7 +129,7 @@ def _graph(
 def _settled(
     program: Program, switches: Topology, sums: bool, reached: Collection[Buffer] = tuple(Buffer)
 ) -> tuple[SwitchParts, list[int], BlockNodes] | None:
-    """What is left to switches, such that all stores can go straight into their targets."""
+    """Choose the switch operations, such that all stores can write directly to their targets."""
     parts = SwitchParts(switches, program, sums, reached)
     if not parts.groups:
         return None
@@ -150,7 +150,7 @@ def _settled(
 def left_to_switches(
     program: Program, switches: Topology, *, switch_sums: bool
 ) -> tuple[frozenset[tuple[int, int]], frozenset[tuple[int, int]]]:
-    """Stores and sums that lanes of protocol Simple ask switches for: (rank that asks, chunk)."""
+    """Stores and sums by switches for protocol Simple: (initiating rank, chunk)."""
     found = _settled(program, switches, switch_sums)
     if found is None:
         return frozenset(), frozenset()
@@ -178,7 +178,7 @@ def program_parts(program: Program, rank: int, bounds: Sequence[int]) -> list[in
 def _shared_out(
     nodes: Sequence[BlockNode], parts: Sequence[int], weights: Sequence[int], lanes: int
 ) -> list[set[int]]:
-    """Parts of each lane of a rank, the longest first to whom has least; one lane where there is nothing."""
+    """Assign parts to a rank's blocks, the longest first to the least loaded; one block if none."""
     work: dict[int, int] = dict.fromkeys(parts, 0)
     for node in nodes:
         part = node.operation.part
@@ -195,7 +195,7 @@ def _shared_out(
 
 
 class _Writer:
-    """Operations of lanes from nodes."""
+    """Return the operations of thread blocks from nodes."""
 
     def __init__(self, graph: BlockNodes, protocol: DeviceProtocol) -> None:
         self._graph, self._is_simple = graph, protocol is DeviceProtocol.SIMPLE
@@ -282,7 +282,7 @@ class _Writer:
         return BlockAction.AWAIT, operation.target if is_read else None, operation.target
 
     def _flags_of(self, rank: int, taken: int, puts: Sequence[int]) -> tuple[list[FlagWait], list[int]]:
-        """What a message that is taken, and those that are put, wait for and raise."""
+        """Waits and raised flags of a message that is received, and of those sent."""
         messages, flag = self._graph.messages, self._flag
         waits: list[FlagWait] = []
         raises: list[int] = []

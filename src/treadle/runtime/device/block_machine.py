@@ -1,4 +1,4 @@
-"""What runs lanes: launches of one program on memories of all its ranks, numbered on from call to call."""
+"""Machine that runs thread-block programs: launches on memories of all ranks, numbered across calls."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class LaunchJob(ctypes.Structure):
 
 
 def job_of(tables: SizedBlocks, lanes: Int64Array, n_ranks: int, limit_s: float) -> LaunchJob:
-    """A launch of some rows of the tables' lanes, without what is of a machine; all arrays must outlive it.
+    """A launch of some rows of the tables' blocks, independent of the machine; all arrays must outlive it.
 
     No address reaches the memories of several ranks.
     """
@@ -63,7 +63,7 @@ def job_of(tables: SizedBlocks, lanes: Int64Array, n_ranks: int, limit_s: float)
 
 
 class LaunchUser(ctypes.Structure):
-    """What happens at a rank between launches, as kernel/user.hpp has it."""
+    """User actions at a rank between launches, as in kernel/user.hpp."""
 
     _fields_ = (
         ("inputs", ctypes.c_void_p),
@@ -74,7 +74,7 @@ class LaunchUser(ctypes.Structure):
 
 
 class BlockMachine(ABC):
-    """Runs the lanes of a program.
+    """Runs the thread blocks of a program.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ class BlockMachine(ABC):
         self.lanes, self.threads, self.limit_s = lanes, threads, limit_s
         places, sizes = flag_offsets(lanes)
         self.flags = [np.zeros(max(1, size), dtype=np.uint64) for size in sizes]
-        """Of each rank, as they are before the first launch."""
+        """Memories of each rank before the first launch."""
         for place, flag in zip(places, lanes.flags, strict=True):
             if flag.purpose is FlagPurpose.ENTERED:
                 self.flags[flag.rank][place] = _ALL_SLICES  # of launch 0, which was before all
@@ -124,9 +124,9 @@ class BlockMachine(ABC):
         Parameters
         ----------
         tables : SizedBlocks
-            Of these lanes.
+            Of these thread blocks.
         memories : sequence of RankMemory
-            INPUT and OUTPUT that the lanes work on; their SCRATCH is not used.
+            INPUT and OUTPUT of the thread blocks; their SCRATCH is not used.
         inputs, outputs : sequence of N sequences of arrays
             Of every rank and launch: copied to INPUT before it, and from OUTPUT after it.
         element : int
@@ -182,7 +182,7 @@ def given_up(lanes: BlockProgram, lane: int, number: int, limit_s: float) -> str
     ----------
     lanes : BlockProgram
     lane, number : int
-        Which of its lanes, and which operation of that lane.
+        Thread block, and its operation.
     limit_s : float
     """
     operation = lanes.lanes[lane].operations[number]

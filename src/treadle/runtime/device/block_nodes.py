@@ -3,9 +3,9 @@
 A send, or a store that a switch copies, that waits for nothing but the operation that made its data is fused
 with it: receive, reduce and send are one pass over the data. A message is put straight into its target where
 everything that the receive waits for happens before the send; else it is staged, in as many slots as keep
-lanes from waiting in a circle: with stages a at the send and b at the receive, the wave in which slice s is
-put, a + s, comes after the wave in which slice s - (b - a + 1) is taken. All waits then lead from (wave,
-stage, depth) to a greater one, so that lanes, which go in that order, never wait for each other in a circle.
+thread blocks from a cycle of waits: with stages a at the send and b at the receive, the wave in which slice s
+is put, a + s, comes after the wave in which slice s - (b - a + 1) is taken. All waits then lead from (wave,
+stage, depth) to a greater one, so that thread blocks, which follow that order, never wait in a cycle.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from treadle.runtime.device.block_parts import PartKind, PartOperation
 from treadle.runtime.device.block_program import BlockMessage, DeviceProtocol
 
 MOST_PUTS = 4
-"""Of one operation: the kernel holds so many targets in registers."""
+"""Targets of one operation, which the kernel holds in registers."""
 
 RECEIVES = (PartKind.RECEIVE, PartKind.RECEIVE_REDUCE)
 _MAKERS = (*RECEIVES, PartKind.COPY, PartKind.SUM)
@@ -58,7 +58,7 @@ class BlockNodes:
     Raises
     ------
     ScheduleError
-        If operations wait for one another in a circle.
+        If operations wait for each other in a cycle.
     """
 
     def __init__(
@@ -73,12 +73,12 @@ class BlockNodes:
         self.home = list(range(len(operations)))
         """The node of every operation."""
         self.nodes: dict[int, BlockNode] = {}
-        """By the number of their operation."""
+        """Nodes by the number of their operation."""
         self.exposed: dict[int, list[int]] = defaultdict(list)
-        """Of a SUM's node, the nodes of those that let it read."""
+        """For a SUM's node, the nodes that permit its reading."""
         self.messages: list[BlockMessage] = []
         self.message_of: dict[int, int] = {}
-        """By a send, and by a receive."""
+        """Nodes of a send, and of a receive."""
         self.copies: dict[int, list[int]] = defaultdict(list)
         """Messages that a STORE is."""
         self.staged_stores: set[int] = set()
@@ -160,7 +160,7 @@ class BlockNodes:
             raise ScheduleError("program: deadlock: operations wait for one another in a circle")
 
     def _ancestors(self) -> dict[int, int]:
-        """Of every node, which nodes of its part happen before it: bit `place` of each.
+        """Return for every node the nodes of its part that happen before it: bit `place` of each.
 
         A RECLAIM counts for nothing, as if it were not there.
         """

@@ -15,7 +15,7 @@ from treadle.runtime.order import check_executable
 
 
 class PartKind(IntEnum):
-    """What an operation does with a part: those of programs, and those that ask a switch."""
+    """Action of an operation on a part: those of programs, and those by a switch."""
 
     SEND = 0
     RECEIVE = 1
@@ -72,7 +72,7 @@ def cut_into_parts(
     """All operations, cut wherever any operation begins or ends, rank by rank in a legal serial order.
 
     Slices of an operation can then wait for the same slices of others: both are of the same chunks.
-    Dependences are found anew from that order, so that operations of different parts never wait for each
+    Dependences are derived again from that order, so that operations of different parts never wait for each
     other.
 
     Parameters
@@ -127,7 +127,7 @@ _WRITES_NOTHING = frozenset({PartKind.SEND, PartKind.EXPOSE, PartKind.RECLAIM})
 
 
 def memories_of(operation: PartOperation, *, in_place: bool) -> tuple[int, int]:
-    """What an operation reads and writes at its own rank: memories, -1 for none."""
+    """Memories that an operation reads and writes at its own rank; -1 for none."""
     source, target = (
         Buffer.INPUT if in_place and one is Buffer.OUTPUT else one
         for one in (operation.source, operation.target)

@@ -1,4 +1,4 @@
-"""Lanes: what the thread blocks of all ranks do, in one-sided operations, and the flags between them."""
+"""Thread-block programs: one-sided operations of all ranks' thread blocks, and the flags between them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from treadle.program.program import Buffer, Program
 
 
 class DeviceProtocol(StrEnum):
-    """How a message says that it is there, spelt as on the command line.
+    """Protocol by which a message signals its arrival, spelt as on the command line.
 
     Examples
     --------
@@ -22,11 +22,11 @@ class DeviceProtocol(StrEnum):
     SIMPLE = "Simple"
     """Data first, then a flag that is released after them: large messages, in slices."""
     LL = "LL"
-    """Each 4 bytes of data with a flag of 4 bytes beside them: small messages, one slice, no fence."""
+    """Each 4 bytes of data with a flag of 4 bytes next to them: small messages, one slice, no fence."""
 
 
 class BlockAction(IntEnum):
-    """What a lane does with one part of the buffers, besides the puts that are fused with it."""
+    """Action of a thread block on one part of the buffers, besides the puts that are fused with it."""
 
     PUT = 0
     """Reads `source` for its puts, writes nothing here."""
@@ -49,7 +49,7 @@ class BlockAction(IntEnum):
 
 
 class FlagPurpose(IntEnum):
-    """Who raises a flag and when."""
+    """Event that raises a flag."""
 
     ARRIVAL = 0
     """The sender of message `subject`, when a slice of it has been put; lies at the receiver."""
@@ -111,7 +111,7 @@ class BlockMessage:
     target : Buffer, optional
         Where it is put at the receiver; None: into staging.
     slots : int
-        Slices of it that staging has room for; of LL messages, launches. 0 where it is not staged.
+        Slices that fit into staging; for LL messages, launches. 0 where it is not staged.
     """
 
     sender: int
@@ -128,14 +128,14 @@ class BlockMessage:
 
 @dataclass(frozen=True, slots=True)
 class BlockOperation:
-    """One step of a lane, for each slice of a part: wait, move, raise.
+    """One step of a thread block, for each slice of a part: wait, move, raise.
 
     Parameters
     ----------
     action : BlockAction
     part : int
     stage : int
-        Slice s is done in wave `stage` + s of the lane; within a wave in the order of the lane's list.
+        Slice s is done in wave `stage` + s of the block; within a wave in the order of the block's list.
     source, target : Buffer, optional
         None where the action has none.
     message : int
@@ -189,10 +189,10 @@ class RankBlock:
 
 @dataclass(frozen=True, slots=True)
 class BlockProgram:
-    """A collective as lanes.
+    """A collective as thread blocks.
 
-    All lanes of all ranks run at the same time. A lane's slice s of its operation o is one event; the lane
-    does its events by (stage of o + s, place of o). A launch begins at a rank when all lanes of the launch
+    All blocks of all ranks run concurrently. A block's slice s of its operation o is one event; the block
+    does its events by (stage of o + s, place of o). A launch begins at a rank when all blocks of the launch
     before have ended there; other ranks may be launches behind or ahead.
 
     Parameters
@@ -209,7 +209,7 @@ class BlockProgram:
     messages : tuple of BlockMessage
     flags : tuple of BlockFlag
     groups : tuple of tuple of int
-        Ranks around a switch that copies or adds up for those that ask.
+        Ranks around a switch with GPU-initiated operations.
     """
 
     program: Program
@@ -223,7 +223,7 @@ class BlockProgram:
 
 
 def entering(lanes: BlockProgram) -> tuple[RankBlock, ...]:
-    """The lanes where the first of each rank raises all flags that say that the rank enters."""
+    """Return the program in which each rank's first block raises all flags of entering."""
     enters: dict[int, list[int]] = defaultdict(list)
     for number, flag in enumerate(lanes.flags):
         if flag.purpose is FlagPurpose.ENTERED:

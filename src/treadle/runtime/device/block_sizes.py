@@ -1,8 +1,8 @@
-"""Protocol, lanes, threads and slices of a launch by its size, from a cost model's figures.
+"""Protocol, blocks, threads and slices of a launch by its size, from a cost model's values.
 
 A launch of d messages in a row, whose busiest rank sends m bytes, takes about the model's launch, d times its
-latency, and m at what lanes and links carry; slices of s bytes add d - 1 slices to fill the chain and a flag
-each. No figure of lanes was ever measured on a GPU: these are estimates to choose by.
+latency, and m at the rate of blocks and links; slices of s bytes add d - 1 slices to fill the chain and a
+flag each. No value of blocks was ever measured on a GPU: these are estimates to choose by.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ UNSAID_RATE, _LEAST_RATE = 450_000_000_000, 10**6
 _FLAG_NS = 1000
 """A flag's way, a round figure."""
 _LANE_NS = 100
-"""A lane's part in beginning and ending a launch, a round figure: with it a few bytes get one lane."""
+"""A block's part in starting and ending a launch, a round number: with it a few bytes get one block."""
 
 
 @dataclass(frozen=True)
 class ProtocolCosts:
-    """What messages cost by a protocol within a box, as a cost model has it.
+    """Cost of messages by a protocol within a box, from a cost model.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ class ProtocolCosts:
     efficiency : float
         Share of a link's bandwidth that is left to data.
     lane_bytes_per_s, most_bytes_per_s : int
-        Of a lane, and of all; 0: not said.
+        Of a block, and of all; 0: unknown.
     """
 
     launch_ns: int
@@ -70,7 +70,7 @@ class BlockCosts:
 
 @dataclass(frozen=True)
 class BlockSizes:
-    """What a program costs whatever its size.
+    """Size-independent costs of a program.
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ class BlockSizes:
     received : float
         By the busiest rank through staging, in buffers.
     parts : int
-        Parts of the busiest rank: no more lanes have work.
+        Parts of the busiest rank: no more blocks have work.
     """
 
     depth: int
@@ -95,7 +95,7 @@ class BlockSizes:
 
 @dataclass(frozen=True)
 class BlockChoice:
-    """How a launch is made.
+    """Settings of a launch.
 
     Parameters
     ----------
@@ -118,7 +118,7 @@ class BlockChoice:
 
 @dataclass(frozen=True)
 class BlockLimits:
-    """What was said by hand, and what the fabric and the GPU allow; None: not said.
+    """Given settings, and limits of the fabric and the GPU; None: not given.
 
     Parameters
     ----------
@@ -126,7 +126,7 @@ class BlockLimits:
         To choose from.
     lanes, threads, slice_bytes : int, optional
     most_lanes : int, optional
-        Blocks that a GPU has room for.
+        Blocks that fit on a GPU.
     """
 
     protocols: Sequence[DeviceProtocol] = tuple(DeviceProtocol)
@@ -151,7 +151,7 @@ def leaving_rate(topology: Topology) -> int:
 
 
 def sizes_of(program: Program) -> BlockSizes:
-    """What a program costs whatever its size; as long as making its lanes."""
+    """Size-independent costs of a program; takes as long as its lowering."""
     lanes = lower_to_blocks(program, DeviceProtocol.LL, lanes=1)
     share = [
         (past - first) / max(1, program.n_addresses)
@@ -195,7 +195,7 @@ def choose_blocks(
     Raises
     ------
     ScheduleError
-        If there are no costs of the protocol that is asked for.
+        If the costs of the given protocol are unknown.
     """
     limits = BlockLimits() if limits is None else limits
     found = list(_candidates(figures, size_bytes, rate_bytes_per_s, costs, limits))
@@ -206,7 +206,7 @@ def choose_blocks(
 
 
 def unchosen_blocks(limits: BlockLimits) -> BlockChoice:
-    """What is said, and the most of the rest: where no costs are there to choose by."""
+    """Return the given settings, and the maximum of the rest, if costs are unknown."""
     return BlockChoice(
         limits.protocols[0],
         limits.lanes or _LANES[-1],

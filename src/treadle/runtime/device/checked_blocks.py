@@ -1,4 +1,4 @@
-"""Measures lanes on some machine: proves them right, runs them at every size, checks every element."""
+"""Measures thread-block programs: proves them right, runs them at every size, checks every element."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def measure_blocks(
     sizes : iterable of int
         Bytes of the larger per-rank buffer, rounded down to whole elements.
     machine : callable
-        From lanes to what runs them.
+        From a thread-block program to its machine.
     asked : RunOptions
         A time is the mean of `LAUNCHES` launches in a row, of two for large data.
     limits : BlockLimits
@@ -77,7 +77,7 @@ def measure_blocks(
     Raises
     ------
     ScheduleError
-        If the program cannot be executed, lanes are not proved right, or a wait was given up.
+        If the program cannot be executed, is not proved right, or a wait was given up.
     """
     programs = as_groups(program).programs
     figures = sizes_of(programs[0])
@@ -130,7 +130,7 @@ def can_switch_sum(element: ElementType, reduction: Reduction) -> bool:
 
 
 class _Judged:
-    """A program's lanes of one protocol, with what runs them; for each number of slices proved right once."""
+    """A thread-block program of one protocol, with its machine; proved right for each number of slices."""
 
     def __init__(
         self,

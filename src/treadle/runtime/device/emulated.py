@@ -1,7 +1,7 @@
-"""Runs lanes as threads of this process: the kernel's own code, with data of several launches in a row.
+"""Runs thread blocks as threads of this process: the kernel's own code, with data of several launches.
 
 Every rank goes from launch to launch by itself, as streams do: between two it takes what is in OUTPUT, leaves
-rubbish there and puts the next input in place. So a lane may be a launch ahead of its peers, and what only
+rubbish there and puts the next input in place. So a block may be a launch ahead of its peers, and what only
 luck held back shows.
 """
 
@@ -30,7 +30,7 @@ _MOST_THREADS = 4096
 
 
 class BlockThreads(BlockMachine):
-    """Lanes as threads of this process.
+    """Thread blocks as threads of this process.
 
     Parameters
     ----------
@@ -90,9 +90,9 @@ def measure_emulated(
     switches: Topology | None = None,
     **options: Unpack[RunKeywords],
 ) -> list[SweepRow]:
-    """Make a program into lanes, prove them right, run them as threads at every size and check every element.
+    """Lower a program to thread blocks, prove it right, run it as threads and check every element.
 
-    See `measure_blocks`; the initiating rank performs the operations of switches, in all ranks' memory.
+    See `measure_blocks`; the initiating rank performs the switch operations, in all ranks' memory.
     ``options`` are the fields of `RunOptions`. MissingDependencyError without a C++ compiler.
     """
     asked = RunOptions(**options)

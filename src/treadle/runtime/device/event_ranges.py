@@ -1,4 +1,4 @@
-"""What an event of lanes reads and writes, for the check of all orders: places in the memories of ranks."""
+"""Memory ranges that an event reads and writes, for the check of all orders."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Place = tuple[int, int, int, int]
 
 @dataclass(slots=True)
 class Event:
-    """A slice of an operation; what a lane does when it enters; or the user between launches."""
+    """A slice of an operation, the entering of a block, or the user between launches."""
 
     column: int
     rank: int
@@ -28,7 +28,7 @@ class Event:
 
 
 def ranges_of(lanes: BlockProgram, event: Event) -> tuple[list[Place], list[Place]]:
-    """What an event of a lane reads and writes: of its own rank's and others' memory."""
+    """Return the ranges that an event reads and writes, in its own rank's and others' memory."""
     operation = event.operation
     assert operation is not None
     reads: list[Place] = []
@@ -84,10 +84,10 @@ def part_exists(lanes: BlockProgram, rank: int, buffer: Buffer, part: int) -> bo
 
 
 def group_faults(lanes: BlockProgram, rank: int, operation: BlockOperation) -> Iterator[str]:
-    """What is wrong with the groups that an operation asks a switch for.
+    """Return the faults of an operation's switch groups.
 
-    Whoever asks is of the group, a buffer holds the part at the same place at all its ranks, and a copied
-    store is a message to each of the others, straight into its target.
+    The initiating rank is in the group, a buffer holds the part at the same place at all its ranks, and a
+    copied store is a message to each of the others, straight into its target.
     """
 
     def chunks_before(buffer: Buffer, group: tuple[int, ...]) -> Iterator[object]:

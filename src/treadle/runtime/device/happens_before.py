@@ -1,11 +1,11 @@
-"""Whether lanes are right in every order that their waits allow: knows nothing of how lanes are made.
+"""Check of thread-block programs in every order that their waits allow, independent of the lowering.
 
-An event is a slice of an operation in a launch. Events of a lane are ordered; so are the raise of a flag and
-the waits that need it, and the ends of a launch's lanes, what the user does between launches (reads OUTPUT,
-writes INPUT and leaves rubbish elsewhere), and the starts of the next. If that has a circle, the lanes may
+An event is a slice of an operation in a launch. Events of a block are ordered; so are the raise of a flag and
+the waits that need it, and the ends of a launch's blocks, what the user does between launches (reads OUTPUT,
+writes INPUT and leaves rubbish elsewhere), and the starts of the next. If that has a cycle, the blocks may
 wait for ever. Vector clocks (Mattern 1989) then say of any two events whether one always comes first; two
 accesses of one place, one of them a write, must be so ordered (as in FastTrack, Flanagan and Freund 2009).
-Without circle and race all orders compute the same, and one of them is followed symbolically: every place
+Without a cycle or race all orders compute the same, and one of them is followed symbolically: every place
 holds launch, part, slice and how often each rank's contribution is in it.
 
 LL messages order nothing but their own 8 bytes: a word is there when its flag is. Whatever else they might
@@ -47,7 +47,7 @@ _ALL_SLICES = 2**20 - 1
 
 @dataclass(frozen=True, slots=True)
 class _Held:
-    """What a place holds: how often each rank's contribution, and how often that was divided."""
+    """Content of a cell: multiplicity of each rank's contribution, and how often it was divided."""
 
     launch: int
     part: int
@@ -57,7 +57,7 @@ class _Held:
 
 
 def check_blocks(lanes: BlockProgram, *, slices: int, launches: int = LAUNCHES) -> tuple[str, ...]:
-    """Follow lanes through a number of launches, in all orders at once.
+    """Check thread blocks over a number of launches, for all orders.
 
     Parameters
     ----------
@@ -69,11 +69,11 @@ def check_blocks(lanes: BlockProgram, *, slices: int, launches: int = LAUNCHES) 
     Returns
     -------
     tuple of str
-        What is wrong, the first few; empty where every order gives what the collective's definition asks for.
+        The first few faults; empty if every order gives the collective's result.
 
     Notes
     -----
-    O(events * lanes).
+    O(events * blocks).
     """
     wrong, events = _malformed(lanes), list[Event]()
     if not wrong:
@@ -123,7 +123,7 @@ def _malformed(lanes: BlockProgram) -> list[str]:
 
 
 def _events(lanes: BlockProgram, slices: int, launches: int) -> list[Event]:
-    """All events with the order within lanes and that of launches; the user's come before all of a launch."""
+    """All events with the order within blocks and of launches; the user's come before all of a launch."""
     n, events = lanes.program.n_ranks, list[Event]()
     last: list[list[int]] = [[] for _ in range(n)]
     for launch in range(1, launches + 2):
@@ -191,7 +191,7 @@ def _join_flags(lanes: BlockProgram, events: Sequence[Event]) -> list[str]:
 
 
 def _serial(events: Sequence[Event]) -> list[int]:
-    """Numbers of events so that what comes before stands before; without those behind a circle."""
+    """Number events in topological order, without those behind a cycle."""
     missing = [len(event.before) + len(event.after_data) for event in events]
     after: list[list[int]] = [[] for _ in events]
     for number, event in enumerate(events):
@@ -275,7 +275,7 @@ def _values(lanes: BlockProgram, events: Sequence[Event], order: Sequence[int]) 
 
 
 def _fill(lanes: BlockProgram, event: Event, held: dict[Place, _Held], slices: int) -> None:
-    """What the user does: new input, and nothing that means anything elsewhere."""
+    """Perform the user's actions: new input, and undefined values elsewhere."""
     places = list(user_ranges(lanes, event.rank, slices))
     for _, place in places:
         held.pop(place, None)
@@ -325,7 +325,7 @@ def _output_violations(lanes: BlockProgram, event: Event, held: dict[Place, _Hel
 
 
 def _expected(lanes: BlockProgram, part: int) -> tuple[int, ...]:
-    """How often each rank's contribution is in a part of any OUTPUT that has it."""
+    """Return the expected multiplicity of each rank's contribution in a part of OUTPUT."""
     program, first = lanes.program, lanes.bounds[part]
     n = program.n_ranks
     if program.kind.reduces:

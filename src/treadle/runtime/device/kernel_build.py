@@ -1,4 +1,4 @@
-"""Compiles the lanes' source for threads or a GPU when it is first needed; `make gpu` looks at all of it."""
+"""Compiles the kernel's source for threads or a GPU when it is first needed; `make gpu` checks all of it."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from treadle.errors import MissingDependencyError
 from treadle.runtime.mpi_build import OUTPUT, build
 
 GPU_SOURCES = ("lanes.cpp", "gpu_host.cpp", "rank_host.cpp", "cumem_host.cpp")
-"""What a library for GPUs is made of; threads need the first alone."""
+"""Sources of a library for GPUs; threads need the first alone."""
 NCCL_SOURCES = ("nccl_lanes.cpp", "nccl_host.cpp", "rank_host.cpp", "lanes.cpp")
-"""What a library for lanes over NCCL's windows is made of."""
+"""Sources of a library over NCCL's windows."""
 _HEADERS = (
     *("elements", "group", "host", "lane", "local", "machine", "network", "rank", "rank_host"),
     *("signals", "tables", "user"),
@@ -31,12 +31,12 @@ _COMPILE_LIMIT_S = 300
 
 
 def kernel_directory() -> Path:
-    """Where the source is; `SOURCES` names its files."""
+    """Folder of the sources; `SOURCES` names its files."""
     return Path(__file__).with_name("kernel")
 
 
 def build_threads(*, directory: Path | None = None, flags: Sequence[str] = ()) -> Path:
-    """The library that runs lanes as threads; compiles it if that was not done before.
+    """Return the library that runs thread blocks as threads, compiled on first use.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ def build_threads(*, directory: Path | None = None, flags: Sequence[str] = ()) -
     Raises
     ------
     MissingDependencyError
-        If there is no C++ compiler, it fails, or the directory cannot be written.
+        If a C++ compiler is missing or fails, or the directory cannot be written.
     """
     compiler = os.environ.get("CXX") or "c++"
     found = shutil.which(compiler)
@@ -66,7 +66,7 @@ def build_threads(*, directory: Path | None = None, flags: Sequence[str] = ()) -
 
 
 def build_for_gpu(*, directory: Path | None = None, architectures: Sequence[str] = ("native",)) -> Path:
-    """The library that runs lanes on a GPU: that of `GPU_LIBRARY`, else compiled if that was not done before.
+    """Return the library that runs on a GPU: that of `GPU_LIBRARY`, else compiled on first use.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ def build_for_gpu(*, directory: Path | None = None, architectures: Sequence[str]
     Raises
     ------
     MissingDependencyError
-        If there is no nvcc, it fails, or the directory cannot be written.
+        If nvcc is missing or fails, or the directory cannot be written.
     """
     given = os.environ.get(GPU_LIBRARY)
     if given:
@@ -95,14 +95,14 @@ def build_for_gpu(*, directory: Path | None = None, architectures: Sequence[str]
 
 
 def nccl_include() -> Path | None:
-    """Where NCCL's device API is declared, if it is."""
+    """Header folder of NCCL's device API, if present."""
     given = os.environ.get(NCCL_INCLUDE)
     folders = [Path(given)] if given else [Path(one) / "nvidia/nccl/include" for one in sys.path]
     return next((one for one in folders if (one / "nccl_device.h").is_file()), None)
 
 
 def build_for_nccl(*, directory: Path | None = None, architectures: Sequence[str] = ("native",)) -> Path:
-    """The library that runs lanes over NCCL's windows, compiled if that was not done before.
+    """Return the library that runs over NCCL's windows, compiled on first use.
 
     Parameters
     ----------
@@ -114,7 +114,7 @@ def build_for_nccl(*, directory: Path | None = None, architectures: Sequence[str
     Raises
     ------
     MissingDependencyError
-        If there is no nvcc or NCCL with its headers, it fails, or the directory cannot be written.
+        If nvcc or NCCL with its headers is missing or fails, or the directory cannot be written.
     """
     found, include = shutil.which("nvcc"), nccl_include()
     if found is None:
@@ -130,7 +130,7 @@ def build_for_nccl(*, directory: Path | None = None, architectures: Sequence[str
 
 
 def _targets(architectures: Sequence[str]) -> list[str]:
-    """What nvcc calls them."""
+    """Architectures as nvcc names them."""
     if tuple(architectures) == ("native",):
         return ["-arch=native"]
     return [f"-gencode=arch={one.replace('sm', 'compute')},code={one}" for one in architectures]

@@ -1,4 +1,4 @@
-"""Runs the lanes of all ranks on one GPU, in one cooperative launch: are they right, and how fast.
+"""Runs all ranks' thread blocks on one GPU, in one cooperative launch, to check and time them.
 
 Never run on a GPU yet: the host's part is run on a runtime of threads in tests, the kernels are compiled.
 """
@@ -25,14 +25,14 @@ from treadle.topologies.topology import Topology
 from treadle.units import format_size
 
 _THREADS = 512
-"""Of a block. At most 16 blocks of a rank are chosen: eight ranks fill the 132 processors of an H100."""
+"""Threads of a block. At most 16 blocks per rank: eight ranks fill the 132 processors of an H100."""
 _LIMIT_S = 10.0
 _ROOM = 300
 """Characters of what went wrong."""
 
 
 class BlockGpu(BlockMachine):
-    """Lanes of all ranks on the first GPU; staging and flags stay there between launches.
+    """Thread blocks of all ranks on the first GPU; staging and flags stay there between launches.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ class BlockGpu(BlockMachine):
     MissingDependencyError
         Without nvcc and without a library that was built before, or without a GPU.
     ScheduleError
-        If threads cannot be so many.
+        If the number of threads is not possible.
     """
 
     def __init__(self, lanes: BlockProgram, *, threads: int = _THREADS, limit_s: float = _LIMIT_S) -> None:
@@ -110,7 +110,7 @@ def copy_bandwidth(size: int) -> float:
 
 
 def gpu_name() -> str:
-    """What the first GPU calls itself; MissingDependencyError as `BlockGpu`."""
+    """Return the first GPU's name; MissingDependencyError as `BlockGpu`."""
     words = ctypes.create_string_buffer(_ROOM)
     failed = _loaded().treadle_gpu_name(words, _ROOM)
     said = words.value.decode(errors="replace")
@@ -120,7 +120,7 @@ def gpu_name() -> str:
 
 
 def describe_gpu(size: int) -> str:
-    """The first GPU, and how fast it copies so many bytes, in words; MissingDependencyError as `BlockGpu`."""
+    """Describe the first GPU and its copy rate; MissingDependencyError as `BlockGpu`."""
     rate = copy_bandwidth(max(1, size)) / 1e9
     return f"{gpu_name()}, where a copy of {format_size(size)} reads {rate:.4g} GB/s and writes as much"
 
@@ -149,7 +149,7 @@ def measure_on_gpu(
     switches: Topology | None = None,
     **options: Unpack[RunKeywords],
 ) -> list[SweepRow]:
-    """Make a program into lanes, prove them right, run those of all ranks on one GPU and check every element.
+    """Lower a program to thread blocks, prove it right, run all ranks on one GPU and check every element.
 
     See `measure_blocks`; ``options`` are the fields of `RunOptions`. MissingDependencyError as `BlockGpu`.
     """

@@ -1,6 +1,6 @@
-"""One rank's lanes on its own GPU: programs that share staging, launched on streams that nobody awaits.
+"""One rank's thread blocks on its own GPU: programs that share staging, launched asynchronously.
 
-Launches of all programs of a group are numbered together. Each rank tells all others when it enters a
+Launches of all programs of a group are numbered together. Each rank signals to all others when it enters a
 launch, so that whichever program comes next finds staging free; other flags are one program's alone.
 """
 
@@ -36,14 +36,14 @@ from treadle.runtime.device.memory.peer_memory import (
 from treadle.runtime.device.sized_blocks import SizedBlocks, at_size, flag_offsets
 
 _UNLIKE = -2
-"""As kernel/tables.hpp has it."""
+"""Layout of kernel/tables.hpp."""
 MOST_RANKS = 1024
 _SHARED_BYTES, _RANK_BYTES, _GROUP_BYTES = 48 * 1024, 40, 24
 """Rows of ranks, and addresses of groups, lie in memory that a block shares."""
 
 
 class LaunchOffsets(ctypes.Structure):
-    """Where INPUT and OUTPUT of a launch are, as kernel/rank_host.cpp has it."""
+    """Addresses of a launch's INPUT and OUTPUT, as in kernel/rank_host.cpp."""
 
     _fields_ = (
         ("buffers", ctypes.c_void_p * 2),
@@ -77,7 +77,7 @@ class RankBuffers:
 
 
 def entering_all(lanes: BlockProgram) -> BlockProgram:
-    """The same where every rank tells all others that it enters: launches of other programs wait for it."""
+    """Return the program in which every rank signals its entry to all others."""
     ranks = range(lanes.program.n_ranks)
     entered = [BlockFlag(one, FlagPurpose.ENTERED, other) for one in ranks for other in ranks if one != other]
     lanes = replace(lanes, flags=tuple(dict.fromkeys([*lanes.flags, *entered])))
@@ -122,11 +122,11 @@ class PreparedBlocks:
     element: int
     address: int
     signed: tuple[int, int, int, int]
-    """What of it all ranks must have alike."""
+    """Key that must be equal at all ranks."""
 
 
 class RankBlocks:
-    """Launches one rank's lanes; all ranks admit the same programs in the same order.
+    """Launches one rank's thread blocks; all ranks admit the same programs in the same order.
 
     Parameters
     ----------
@@ -197,7 +197,7 @@ class RankBlocks:
         return self._admitted[-1]
 
     def max_blocks(self, protocol: DeviceProtocol, element: int, threads: int) -> int:
-        """How many blocks of a launch the GPU has room for at once."""
+        """Number of blocks of a launch that the GPU can hold."""
         if self.memory.network is not None:
             return self.memory.network.max_blocks(element, threads)
         is_ll = protocol is DeviceProtocol.LL
@@ -273,7 +273,7 @@ class RankBlocks:
         Raises
         ------
         ScheduleError
-            If peers do not reach a buffer that they use, or its blocks cannot all be on the GPU at once.
+            If peers do not reach a buffer that they use, or its blocks do not all fit on the GPU.
         """
         lanes = prepared.admitted.lanes
         places = LaunchOffsets((ctypes.c_void_p * 2)(*buffers.addresses))
@@ -301,7 +301,7 @@ class RankBlocks:
         self.memory.network.launch(self._rank, prepared.address, given, windows, *codes)
 
     def _signature(self, prepared: PreparedBlocks, buffers: RankBuffers, reduction: Reduction) -> int:
-        """What all ranks must launch alike, in 64 bits: who does not is told before anything is put there."""
+        """Return the 64-bit key that all ranks' launches must share, checked before anything is sent."""
         places = tuple(
             (block.number, address - block.addresses[self.memory.rank])
             for number, (block, address) in enumerate(zip(buffers.blocks, buffers.addresses, strict=True))
@@ -325,7 +325,7 @@ class RankBlocks:
         return self._tables[block, groups]
 
     def failure(self) -> str:
-        """Which wait was given up, and why, in words; empty where none was so far. Waits for nothing."""
+        """Describe the wait that was given up; "" if none was so far. Does not block."""
         where = (ctypes.c_int64 * 5)()
         if not self._rank or not self._library.c.treadle_rank_failed(self._rank, where):
             return ""
@@ -348,7 +348,7 @@ class RankBlocks:
         return given_up(lanes, first + lane, number - begun, self._limit_s)
 
     def prove(self, prepared: PreparedBlocks) -> tuple[str, ...]:
-        """What is wrong with a program at a size, in every order that its waits allow; empty: nothing."""
+        """Return the faults of a program at a size, in every order that its waits allow."""
         lanes = prepared.admitted.lanes
         most = max((message.slots for message in lanes.messages), default=0)
         return check_blocks(lanes, slices=min(prepared.tables.slices, most + 2))

@@ -1,4 +1,4 @@
-"""Lanes at one size: the tables that the kernel reads, places in bytes; and how staging is shared out."""
+"""Thread-block programs at one size: the kernel's tables, offsets in bytes; and the division of staging."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ UNIT_BYTES = 16
 """Parts and slices begin at multiples of this from where the user's shard begins."""
 
 STAGING_BYTES = {DeviceProtocol.SIMPLE: 2**24, DeviceProtocol.LL: 2**24}
-"""Of each protocol at each rank: 32 MB in all. LL lines never lie where other data have lain, so that no data
-are ever taken for a flag."""
+"""Staging of each protocol at each rank: 32 MB in total. LL lines never lie where other data have lain, so
+that data are never taken for a flag."""
 
 SLICE_BYTES = 2**18
 """Default largest slice."""
@@ -41,7 +41,7 @@ class SizedBlocks(FrozenArrays):
     members : array of int64
         Ranks of the groups, one after the other.
     scratch_bytes : array of int64, shape (N,)
-        What each rank's SCRATCH must have room for: the kernel's own, so that no user sees its size.
+        Size of each rank's SCRATCH, which is the kernel's own, so that no user sees it.
     slices : int
         Of every part.
     """
@@ -80,7 +80,7 @@ def at_size(
     element_bytes : int
         A power of two up to 8.
     slice_bytes : int
-        Largest slice, at least 16; smaller where staging asks for it.
+        Largest slice, at least 16; smaller if staging requires it.
     places : sequence of int, optional
         Of every flag among those of its rank. Default: those of `flag_offsets`.
 
@@ -171,7 +171,7 @@ def _slots_used(lanes: BlockProgram, message: BlockMessage, slices: int) -> int:
 
 
 def _staged(lanes: BlockProgram, room: Sequence[int], slices: int) -> list[tuple[int, int, int]]:
-    """Of every message: its first slot, how many there are, and how far apart; 0, 1, 0 if not staged."""
+    """First slot, number and stride of slots of every message; 0, 1, 0 if not staged."""
     at = [0] * lanes.program.n_ranks
     found = []
     for message in lanes.messages:

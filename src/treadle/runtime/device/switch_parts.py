@@ -1,4 +1,4 @@
-"""Leaves copies and sums to switches that make them for a rank which asks (NVLink SHARP's multimem).
+"""Assigns copies and sums to GPU-initiated switch operations (NVLink SHARP's multimem).
 
 A plan says so by paths that begin or end at the switch; the program has a send for each. Where a rank's sends
 of a part reach all others around the switch they become one store, and where all others' sends are added up
@@ -23,20 +23,20 @@ from treadle.units import format_bandwidth
 
 _LEAST_RANKS = 3
 _SLOW = Fraction(5, 4)
-"""How much longer than with equal shares the busiest asker's link may be busy."""
+"""Largest ratio of the busiest initiator's link time to that of an equal division."""
 
 IN_FLIGHT_BYTES = 512 * 4 * 16
-"""Of a block: each of 512 threads has four loads of 16 bytes under way."""
+"""Bytes in flight of a block: each of 512 threads has four loads of 16 bytes."""
 ROUND_TRIP_S = Fraction(1, 10**6)
 """From a load that sums to its answer: an assumption, never measured here."""
 
 Key = tuple[int, int, int, bool]
-"""A rank that asks, a part, a group, and whether it stores."""
+"""An initiating rank, a part, a group, and whether it stores."""
 
 
 @dataclass
 class SwitchParts:
-    """What of a program's operations is left to switches.
+    """Operations of a program that are left to switches.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ class SwitchParts:
     refused: set[Key] = field(default_factory=set)
     groups: list[tuple[int, ...]] = field(default_factory=list)
     asked: list[Key] = field(default_factory=list)
-    """What `rewritten` found."""
+    """Result of `rewritten`."""
 
     def __post_init__(self) -> None:
         nodes = self.program.nodes.tolist()
@@ -167,7 +167,7 @@ class SwitchParts:
         return True
 
     def check_spread(self, bounds: Sequence[int]) -> None:
-        """Refuse allreduces of which one rank asks for much more than its share.
+        """Reject allreduces in which one rank initiates much more than its part.
 
         Parameters
         ----------
@@ -209,7 +209,7 @@ class SwitchParts:
         ]
 
     def check_blocks(self, lanes: int) -> None:
-        """Refuse one block a rank where switches add up: its loads under way are too few.
+        """Reject one block per rank with switch reductions: it has too few loads in flight.
 
         Raises
         ------
@@ -234,7 +234,7 @@ class _Lists:
     def __init__(self, operations: Sequence[PartOperation], in_place: bool) -> None:
         self.operations, self._in_place = operations, in_place
         self.partner: dict[int, int] = {}
-        """Of operations whose partner is another now: by their old numbers."""
+        """New partners of operations, by their old numbers."""
         self._now: dict[int, list[PartOperation]] = {}
         self._of: dict[tuple[int, int], list[int]] = defaultdict(list)
         for number, one in enumerate(operations):
@@ -249,7 +249,7 @@ class _Lists:
         return int(Buffer.INPUT if self._in_place and buffer is Buffer.OUTPUT else buffer)
 
     def replace_by(self, number: int, made: list[PartOperation]) -> None:
-        """What stands in an operation's place."""
+        """Replacement of an operation."""
         self._now[number] = made
 
     def between(self, numbers: Sequence[int]) -> list[int]:
@@ -289,7 +289,7 @@ class _Lists:
 
 
 def _groups_of(topology: Topology, nodes: Sequence[int]) -> dict[int, tuple[int, ...]]:
-    """Ranks, each a node, around each switch that copies or adds up for who asks."""
+    """Ranks, each a node, around each switch with GPU-initiated operations."""
     rank_of = {node: rank for rank, node in enumerate(nodes)}
     links = inputs_of(topology)
     able = (topology.multicast | topology.aggregation) & ~topology.turns_round
@@ -302,7 +302,7 @@ def _groups_of(topology: Topology, nodes: Sequence[int]) -> dict[int, tuple[int,
 
 
 def switch_groups(topology: Topology, nodes: Sequence[int]) -> tuple[tuple[int, ...], ...]:
-    """Groups of ranks that lanes may ask switches for.
+    """Groups of ranks for which switch operations may be initiated.
 
     Parameters
     ----------
@@ -314,7 +314,7 @@ def switch_groups(topology: Topology, nodes: Sequence[int]) -> tuple[tuple[int, 
 
 
 _AtSwitch = Mapping[int, tuple[int, bool]]
-"""Of a path: the group of the switch, and whether it begins (ends) there."""
+"""Return the switch group of a path, and whether it begins (ends) there."""
 
 
 def _paths_at(

@@ -133,7 +133,7 @@ def rail_optimized(
     Parameters
     ----------
     boxes : int
-        With one box there are no rails.
+        One box has only its NVSwitches, without rails.
     gpus_per_box : int
         GPUs on the NVSwitch, and number of rails.
     spines : int
@@ -193,7 +193,7 @@ def pods(
     Parameters
     ----------
     n_pods : int
-        With one pod there is no spine.
+        One pod is without a spine.
     boxes_per_pod : int
         Boxes below each leaf; they are numbered through all pods.
     gpus_per_box : int

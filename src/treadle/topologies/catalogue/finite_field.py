@@ -37,7 +37,7 @@ class FiniteField:
 
 
 def prime_power(q: int) -> tuple[int, int] | None:
-    """The prime p and the exponent k with p**k = q, or None if `q` is no prime power.
+    """The prime p and the exponent k with p**k = q, or None if `q` is not a prime power.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Direct-connect graphs: compute nodes only, links of one unit (1 byte/s) unless told otherwise."""
+"""Direct-connect graphs: compute nodes only, links of one unit (1 byte/s) by default."""
 
 from __future__ import annotations
 
@@ -159,12 +159,12 @@ def complete_bipartite(a: int, b: int, *, bandwidth: int = 1, latency: int = 0) 
 
 
 def hamming(n: int, q: int, *, bandwidth: int = 1, latency: int = 0) -> Topology:
-    """Hamming graph H(n, q): words of `n` letters out of `q`, joined where they differ in one letter.
+    """Hamming graph H(n, q): words of `n` symbols out of `q`, joined where they differ in one symbol.
 
     Parameters
     ----------
     n : int
-        Letters of a word, at least 1.
+        Symbols of a word, at least 1.
     q : int
         Size of the alphabet, at least 2.
     bandwidth, latency : int
@@ -175,8 +175,8 @@ def hamming(n: int, q: int, *, bandwidth: int = 1, latency: int = 0) -> Topology
     The Cartesian power of the complete graph K_q. Size q^n, degree n(q - 1), diameter n.
     Bandwidth-optimal by breadth-first broadcast with T_L = n (distance-regular: theorem 18; table A.3);
     H(2, q) is Moore-optimal too. H(n, 2) is the hypercube.
-    A word's rank reads its letters as digits, the first most significant. Link
-    x * n(q - 1) + i(q - 1) + r - 1 leaves x and adds r modulo q to letter i, the first letter being 0.
+    A word's rank reads its symbols as digits, the first most significant. Link
+    x * n(q - 1) + i(q - 1) + r - 1 leaves x and adds r modulo q to symbol i, the first symbol being 0.
 
     Examples
     --------

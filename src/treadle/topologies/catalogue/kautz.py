@@ -16,7 +16,7 @@ _MAX_LETTERS = 20
 
 
 def kautz(d: int, n: int, *, bandwidth: int = 1, latency: int = 0) -> Topology:
-    """Kautz digraph K(d, n) = L^n(K_{d+1}): words without equal neighbours, shifted by one letter.
+    """Kautz digraph K(d, n) = L^n(K_{d+1}): words without equal neighbours, shifted by one symbol.
 
     Parameters
     ----------
@@ -30,8 +30,8 @@ def kautz(d: int, n: int, *, bandwidth: int = 1, latency: int = 0) -> Topology:
     Notes
     -----
     Size d^n (d + 1), diameter n + 1 (1 for d = 1); no self-loops. Nodes are the words of
-    n + 1 letters out of d + 1 in which neighbouring letters differ, in lexicographic order.
-    Link x * d + k leaves x: its head drops the first letter and appends the one that is k-th among those
+    n + 1 symbols out of d + 1 in which neighbouring symbols differ, in lexicographic order.
+    Link x * d + k leaves x: its head drops the first symbol and appends the one that is k-th among those
     allowed. So the line graph of kautz(d, n) is kautz(d, n + 1) node by node and link by link.
     Moore-optimal always, bandwidth-optimal for n = 0 (table A.3 of the dissertation);
     reverse-symmetric.
@@ -74,7 +74,7 @@ def generalized_kautz(d: int, m: int, *, bandwidth: int = 1, latency: int = 0) -
     Notes
     -----
     Definition 16 of the dissertation: node x has links to -d x - a modulo m, a = 1 to d;
-    link x * d + a - 1 is that one. Self-loops where m is no multiple of d + 1; parallel links where m < d.
+    link x * d + a - 1 is that one. Self-loops where m is not a multiple of d + 1; parallel links where m < d.
     For m = d^n (d + 1) it is the Kautz digraph K(d, n). Diameter at most T_L*(m, d) + 1 (theorem 21); T_B of
     breadth-first broadcast at most 2 T_B* for m <= 2000 and d = 2, 4, 8, 16 (figure A.7), equal to T_B* for
     m = d + 1. Not reverse-symmetric in general.
@@ -92,21 +92,21 @@ def generalized_kautz(d: int, m: int, *, bandwidth: int = 1, latency: int = 0) -
 
 
 def de_bruijn(d: int, n: int, *, bandwidth: int = 1, latency: int = 0) -> Topology:
-    """De Bruijn digraph DBJ(d, n): words of `n` letters out of `d`, shifted by one letter.
+    """De Bruijn digraph DBJ(d, n): words of `n` symbols out of `d`, shifted by one symbol.
 
     Parameters
     ----------
     d : int
         Degree and size of the alphabet, at least 2.
     n : int
-        Letters of a word, at least 1.
+        Symbols of a word, at least 1.
     bandwidth, latency : int
         Of each link, bytes/s and nanoseconds.
 
     Notes
     -----
     Size d^n, diameter n. Node x has links to d x + a modulo d^n, a = 0 to d - 1; link x * d + a is that one.
-    The d words of one repeated letter have a self-loop, which uses a port and carries nothing.
+    The d words of one repeated symbol have a self-loop, which uses a port and carries nothing.
     Moore-optimal and reverse-symmetric (table A.3 of the dissertation). Breadth-first broadcast has
     T_B = d (d^n - 1) / (d^n (d - 1)); with the loops in the degree that is optimal for no n, though the table
     says so for n = 1.
@@ -192,7 +192,7 @@ _DIAMOND = "01 02 12 14 23 27 34 36 40 45 53 56 61 67 70 75"
 
 
 def diamond(*, bandwidth: int = 1, latency: int = 0) -> Topology:
-    """Diamond: eight nodes of degree 2 that are Moore- and bandwidth-optimal at once.
+    """Diamond: eight nodes of degree 2 that are both Moore- and bandwidth-optimal.
 
     Parameters
     ----------

@@ -1,6 +1,6 @@
 """The table of platforms: a function that makes one says in one place its source and its samples.
 
-Ours are decorated in `platforms`; an installed package names its own as entry points of the group
+Treadle's are decorated in `platforms`; an installed package names its own as entry points of the group
 `treadle.platforms`, which are loaded when such a name is first typed.
 """
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from treadle.topologies.topology import Topology
 
 GROUP = "treadle.platforms"
-"""Of entry points: the name is the function's, the value the decorated function."""
+"""Entry-point group: the name is the function's, the value the decorated function."""
 _Function = TypeVar("_Function", bound="Callable[..., Topology]")
 
 
@@ -35,7 +35,7 @@ class Platform:
     function : callable
         Its name is the name in expressions.
     source : str
-        Where its figures come from.
+        Source of its values.
     samples : tuple of str
         Expressions of small ones, for the tests.
     """
@@ -78,7 +78,7 @@ def platform(*, source: str, samples: tuple[str, ...]) -> Callable[[_Function], 
 
 
 def platforms() -> Mapping[str, Platform]:
-    """Those that have been declared so far; plug-ins only once they were asked for."""
+    """Platforms declared so far; plug-ins only once loaded."""
     return MappingProxyType(_platforms)
 
 
@@ -100,7 +100,7 @@ def plugged(name: str) -> Platform:
 
 
 class Catalogue(Mapping[str, "Callable[..., Topology]"]):
-    """Functions by name: those of Treadle, platforms declared since, and plug-ins, which load when asked for.
+    """Functions by name: those of Treadle, platforms declared since, and plug-ins, which load on use.
 
     Parameters
     ----------

@@ -91,7 +91,7 @@ def dgx_a100(
     Parameters
     ----------
     boxes : int
-        With one box there are no NICs, PCIe or InfiniBand switches.
+        One box is without NICs, PCIe and InfiniBand switches.
     gpus_per_box : int
         GPUs on the NVSwitch, one NIC each.
     pcie : bool
@@ -161,7 +161,7 @@ def dgx_a100_flat(
     Parameters
     ----------
     boxes : int
-        With one box there is no InfiniBand switch.
+        One box is without an InfiniBand switch.
     gpus_per_box : int
         GPUs on the NVSwitch.
     nvlink_bandwidth, nic_bandwidth : int
@@ -195,7 +195,7 @@ def dgx_h100(
     Parameters
     ----------
     boxes : int
-        With one box there is no InfiniBand switch.
+        One box is without an InfiniBand switch.
     gpus_per_box : int
         GPUs on the NVSwitch.
     nvls : bool
@@ -236,7 +236,7 @@ def dgx_b200(
     Parameters
     ----------
     boxes : int
-        With one box there is no InfiniBand switch.
+        One box is without an InfiniBand switch.
     gpus_per_box : int
         GPUs on the NVSwitch.
     nvls, sharp : bool
@@ -281,7 +281,7 @@ def gb200_nvl72(
     Parameters
     ----------
     racks : int
-        With one rack there is no InfiniBand switch.
+        One rack is without an InfiniBand switch.
     gpus_per_rack : int
         GPUs in the NVLink domain (36 in an NVL36).
     nvls, sharp : bool
@@ -339,7 +339,7 @@ def mi250(
     Parameters
     ----------
     boxes : int
-        With one box there is no InfiniBand switch.
+        One box is without an InfiniBand switch.
     gpus_per_box : int
         16, or 8 for GPUs 0 to 7 of each box alone (the "8+8" setting).
     fabric_bandwidth : int
@@ -396,7 +396,7 @@ def mi300x(
     Parameters
     ----------
     boxes : int
-        With one box there is no InfiniBand switch.
+        One box is without an InfiniBand switch.
     gpus_per_box : int
         At least 2 and at most 8, the platform's size.
     fabric_bandwidth : int

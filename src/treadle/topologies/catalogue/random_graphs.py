@@ -180,8 +180,8 @@ def punctured(topology: Topology, *, links: int = 0, nodes: int = 0, seed: int =
     Raises
     ------
     TopologyError
-        If an argument is out of range, the fabric is not connected to begin with, or so many failures in the
-        order that the seed draws would disconnect it.
+        If an argument is out of range, the fabric is not connected to begin with, or this number of failures
+        in the order that the seed draws would disconnect it.
 
     Notes
     -----
@@ -265,7 +265,7 @@ def _regular_pairs(n: int, d: int, rng: np.random.Generator, *, directed: bool) 
 
 
 def _sparse_pairs(n: int, d: int, rng: np.random.Generator, *, directed: bool) -> Int64Array:
-    """As `_regular_pairs`, for 2 d < n; connected or not."""
+    """Same as `_regular_pairs`, for 2 d < n; connected or not."""
     ports = np.repeat(np.arange(n), d)
     for _ in range(_ATTEMPTS):
         if directed:
@@ -278,7 +278,7 @@ def _sparse_pairs(n: int, d: int, rng: np.random.Generator, *, directed: bool) -
 
 
 def _repaired(n: int, pairs: Int64Array, rng: np.random.Generator, *, directed: bool) -> bool:
-    """Exchange ends, in place, until no pair is a loop or repeats another; False if that got stuck."""
+    """Exchange ends, in place, until no pair is a loop or repeats another; False if that fails."""
     low, high = pairs.T if directed else np.sort(pairs, axis=1).T
     keys = low * n + high
     bad = ~mask_of(len(pairs), np.unique(keys, return_index=True)[1])

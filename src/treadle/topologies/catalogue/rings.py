@@ -1,4 +1,4 @@
-"""Rings with parallel links, superposed rings, superposed trees: the baselines of direct-connect fabrics."""
+"""Rings with parallel links, unions of rings, unions of trees: baselines of direct-connect fabrics."""
 
 from __future__ import annotations
 

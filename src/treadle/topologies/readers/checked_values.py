@@ -1,4 +1,4 @@
-"""Figures in files of others: exact numbers, counts within bounds, speeds and latencies in whole units."""
+"""Values in third-party files: exact numbers, bounded counts, speeds and latencies in integral units."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from treadle.topologies.readers.imported import SourceFile
 from treadle.topologies.topology import MAX_BANDWIDTH
 
 MAX_IMPORTED_NODES = 2**16
-"""Largest fabric that is made of a file of others; a line of ten characters can name a million hosts."""
+"""Largest fabric made of a third-party file; a line of ten characters can name a million hosts."""
 MAX_IMPORTED_LINKS = 2**18
-"""As `MAX_IMPORTED_NODES`, of directed links."""
+"""Same as `MAX_IMPORTED_NODES`, for directed links."""
 
 _DECIMAL = re.compile(r"[+-]?(?:[0-9]{1,24}(?:\.[0-9]{0,24})?|\.[0-9]{1,24})(?:[eE][+-]?[0-9]{1,2})?")
 _PARTS = re.compile(r"((?:[^,\[]|\[[^\]]*\]|\[)*),")
-"""A name with what stands in its brackets, up to a comma."""
+"""A name with its brackets, up to a comma."""
 _MIN_UNIT = 10**6
 """Bytes/s: common measures from here on lose at most a millionth when they are rounded."""
 _MAX_LATENCY_NS = 2**53
 
 
 def format_value(value: object) -> str:
-    """What a file holds, for a message: quoted, short, on one line."""
+    """Format a file's value for a message: quoted, short, on one line."""
     text = repr(str(value))
     return text if len(text) <= 50 else f"{text[:50]}..."
 
 
 def check_import_size(source: SourceFile, *, nodes: int = 0, links: int = 0) -> None:
-    """Refuse a fabric that is larger than what is made of a file, before it is made."""
+    """Reject a fabric that is larger than the limit for files, before it is made."""
     for count, most, what in ((nodes, MAX_IMPORTED_NODES, "nodes"), (links, MAX_IMPORTED_LINKS, "links")):
         if count > most:
             size = str(count) if count < 2**64 else f"about 2**{count.bit_length() - 1}"

@@ -1,4 +1,4 @@
-"""What a reader makes of a file: the fabric, and what it recognised, took for granted and doubted."""
+"""Result of a reader: the fabric, recognised facts, defaults and warnings."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from treadle.topologies.topology import Topology
 
 
 class LinkSpeeds(StrEnum):
-    """Which speeds links of a known kind are given."""
+    """Speeds given to links of a known kind."""
 
     NOMINAL = "nominal"
     LIBRARY = "library"
 
 
 class PcieDetail(StrEnum):
-    """How much of a PCIe tree becomes part of the fabric.
+    """Part of a PCIe tree that becomes part of the fabric.
 
     `NEAR`: from GPUs over the lowest switch that they share with a NIC to that NIC. `FULL`: all of it.
     """
@@ -32,7 +32,7 @@ class PcieDetail(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class ImportOptions:
-    """What a file does not say of its fabric and the user adds; None where nothing was said.
+    """Facts that a file does not give of its fabric and the user adds; None where not given.
 
     Parameters
     ----------
@@ -123,7 +123,7 @@ class Imported:
     recognised : mapping of str to str
         What was found, by subject: GPUs, NICs, switches, speeds, rank order, pairs of GPU and NIC.
     defaulted : tuple of Finding
-        Figures that the file does not hold and that are known otherwise, with their source.
+        Values that the file does not hold and that are known otherwise, with their source.
     warnings : tuple of Finding
         What was left out or contradicts itself.
     """

@@ -1,8 +1,8 @@
 """Formats that fabrics are read from: one record each, and the table of them.
 
-Ours are declared in `FORMATS` of the rooms beside this module. A text is told by how it begins; a record
-whose texts cannot be told (`tells` is None) is used when it is named, or by its extension. All functions are
-loaded when they are first used.
+Treadle's are declared in `FORMATS` of the folders next to this module. A file is recognised by its beginning;
+a record whose files cannot be recognised (`tells` is None) is used when it is named, or by its extension. All
+functions are loaded when they are first used.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from treadle.spelling import known_name
 from treadle.topologies.readers.imported import Imported, ImportOptions, SourceFile, spelt
 
 MAX_IMPORT_BYTES = 8 * 2**20
-"""Largest file of others that is read."""
+"""Largest third-party file that is read."""
 HEAD_CHARACTERS = 16384
-"""How much of a text `tells` sees."""
+"""Number of characters that `tells` gets."""
 _ZIP = b"PK\x03\x04"
-"""How plans begin."""
+"""First bytes of plans."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,9 +45,9 @@ class TopologyFormat:
     options : frozenset of str
         Fields of ImportOptions that make a difference.
     tells : callable, optional
-        Whether a text, by its first `HEAD_CHARACTERS`, is of this format. No two may claim the same text.
+        Whether a file, by its first `HEAD_CHARACTERS`, is of this format. No two may claim the same file.
     extensions : tuple of str
-        With their dots; for texts that nothing tells.
+        With their dots; for files that are not recognised.
     max_bytes : int
         Largest file.
     says, asks : str
@@ -65,7 +65,7 @@ class TopologyFormat:
     asks: str = ""
 
     def imported(self, source: SourceFile, options: ImportOptions) -> Imported:
-        """What the format's reader makes of a text; FormatError for an option that means nothing here."""
+        """Read a file by the format's reader; FormatError for an unsupported option."""
         for option in options.given():
             if option not in self.options:
                 heeding = ", ".join(one.name for one in topology_formats() if option in one.options)
@@ -108,7 +108,7 @@ def read_topology(
     path : str or Path
         At most 8 MiB, Treadle's own JSON 256 MiB; UTF-8.
     format : str, optional
-        Name of the format; default: told by content, then by extension.
+        Name of the format; default: recognised by content, then by extension.
     options : ImportOptions, optional
         What the file does not say.
 
@@ -153,7 +153,7 @@ def _refuse_what_is_no_text(name: str) -> None:
 
 
 def topology_name(head: str) -> TopologyFormat | None:
-    """The format that a text, or its first part, begins as; None if nothing tells."""
+    """Return the format of a file by its beginning; None if it is not recognised."""
     found = (one for one in topology_formats() if one.tells is not None and one.tells(head[:HEAD_CHARACTERS]))
     return next(found, None)
 

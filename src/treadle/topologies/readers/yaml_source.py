@@ -2,7 +2,7 @@
 
 PyYAML builds text only (its BaseLoader): numbers stay as they are written and are read exactly, ``no`` is no
 truth value and ``1:30`` no number of seconds. Anchors and aliases, with which a small file makes a large
-value, tags, and keys that occur twice are refused.
+value, tags, and keys that occur twice are rejected.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from treadle.topologies.readers.imported import SourceFile
 MAX_YAML_BYTES = 2**20
 """Largest file: PyYAML takes about a second for this much."""
 MAX_DEPTH = 64
-"""Of lists and mappings within each other."""
+"""Largest nesting of lists and mappings."""
 
 _LOADER = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 
@@ -46,7 +46,7 @@ def parse_yaml(source: SourceFile) -> Any:
 
 
 def _compose(source: SourceFile, loader: Any) -> Any:
-    """Values from the events of a text, without recursion and without anything that refers elsewhere."""
+    """Build values from YAML events, without recursion and references."""
     documents: list[Any] = []
     # lists and mappings that are open, and of a mapping the key that waits for its value
     inner: list[tuple[Any, list[Any]]] = [(documents, [])]

@@ -31,7 +31,7 @@ def with_failed_links(topology: Topology, *names: str) -> Topology:
     topology : Topology
     *names : str
         ``tail->head`` for one direction, ``one--other`` for both; parallel links fail together. A number
-        from 0 behind it means one of several: ``one--other#2`` the third cable that joins the two both ways,
+        from 0 behind it means one of several: ``one--other#2`` the third bidirectional cable between the two,
         ``tail->head#2`` the third link that way, in the order of the fabric's links.
 
     Returns
@@ -433,7 +433,7 @@ def with_reverse_links(topology: Topology) -> Topology:
 
 
 def with_links(topology: Topology, *, bandwidth: int, latency: int = 0) -> Topology:
-    """The fabric with links that are all alike.
+    """Return the fabric with equal links.
 
     Parameters
     ----------

@@ -80,7 +80,7 @@ def _line_graph(topology: Topology, name: str) -> Topology:
 
 
 def _check_walks(topology: Topology, n: int) -> None:
-    """Refuse a result that is too large: its nodes are walks of `n` arcs, its links walks of `n` + 1."""
+    """Reject a result that is too large: its nodes are walks of `n` arcs, its links walks of `n` + 1."""
     ending = np.ones(topology.n_nodes, dtype=np.int64)
     walks = [topology.n_nodes]
     for _ in range(n + 1):
@@ -109,7 +109,7 @@ def _arc_names(topology: Topology) -> tuple[str, ...]:
 
 
 def _parallel_ranks(topology: Topology) -> Int64Array:
-    """How many arcs with the same ends come before each arc."""
+    """Return the number of arcs with the same ends before each arc."""
     keys = topology.tails.astype(np.int64) * topology.n_nodes + topology.heads
     order = np.argsort(keys, kind="stable")
     arranged = keys[order]
@@ -396,7 +396,7 @@ def _graph(name: str, names: Sequence[str], *columns: NDArray[np.integer]) -> To
 
 
 def _check_plain(function: str, topology: Topology) -> None:
-    """Refuse what the expansions have no meaning for."""
+    """Reject graphs for which the expansions are undefined."""
     if topology.switches.size:
         switch = topology.node_names[topology.switches[0]]
         raise TopologyError(

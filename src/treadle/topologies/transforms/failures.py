@@ -91,7 +91,7 @@ def named_links(topology: Topology, typed: Sequence[str]) -> tuple[str, ...]:
 
 
 def named_nodes(topology: Topology, typed: Sequence[str]) -> tuple[str, ...]:
-    """As `named_links`, of nodes."""
+    """Same as `named_links`, for nodes."""
     return _named(topology, typed, of_links=False)
 
 

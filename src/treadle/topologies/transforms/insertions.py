@@ -34,7 +34,7 @@ def with_inserted_nodes(topology: Topology, *links: int) -> Topology:
     Raises
     ------
     TopologyError
-        If the graph is not regular, a link does not exist, or their number is no multiple of d.
+        If the graph is not regular, a link does not exist, or their number is not a multiple of d.
 
     Examples
     --------
@@ -81,7 +81,7 @@ def with_deleted_nodes(topology: Topology, *nodes: int) -> Topology:
     Topology
         Of the links into a node the first goes on to the head of the last link out of it, the second to that
         of the last but one, and so on; they keep their bandwidth and latency, and the links out are gone.
-        Numbers of nodes and links close up. Where links come in opposite pairs in the same order, so they do
+        Numbers of nodes and links close up. If links are bidirectional pairs in the same order, so they are
         afterwards.
 
     Raises
@@ -172,7 +172,7 @@ def _changed(
     heads: list[int],
     source: list[int],
 ) -> Topology:
-    """With the bandwidth and latency that each link has from one of G's."""
+    """Return the graph with the bandwidth and latency of G's links."""
     return from_arcs(
         label(function, topology.name, *arguments),
         tails,

@@ -131,8 +131,7 @@ class GpuWork(Work):
         super().__init__()
         self._calls, self._tensors = calls, tensors
 
-    def wait(self, timeout: object = None) -> bool:  # noqa: ARG002 - torch's; the kernel has a limit of its
-    own
+    def wait(self, timeout: object = None) -> bool:  # noqa: ARG002 - torch's; the kernel has a limit of its own
         """Say whether a launch is known to have failed.
 
         Raises

@@ -114,11 +114,13 @@ def gpu_settings(environment: Mapping[str, str]) -> GpuSettings:
     slice_text, window_text = setting("_SLICE"), setting("_WINDOW")
     found = GpuSettings(
         way=one_of("", {one.value: one for one in GpuMethod}) or GpuMethod.AUTO,  # type: ignore[arg-type]
-        memory=one_of("_MEMORY", {one.value: one for one in GpuMemory}) or GpuMemory.IPC,  # type:
-        ignore[arg-type] cost_model=setting("_COST_MODEL") or DEFAULT_LANE_MODEL, protocol=one_of("_PROTOCOL",
-        protocols),  # type: ignore[arg-type] lanes=number("_LANES", 64), threads=number("_THREADS", 512),
-        slice_bytes=parse_size(slice_text) if slice_text else None, window_bytes=parse_size(window_text) if
-        window_text else GpuSettings.window_bytes,
+        memory=one_of("_MEMORY", {one.value: one for one in GpuMemory}) or GpuMemory.IPC,  # type: ignore[arg-type]
+        cost_model=setting("_COST_MODEL") or DEFAULT_LANE_MODEL,
+        protocol=one_of("_PROTOCOL", protocols),  # type: ignore[arg-type]
+        lanes=number("_LANES", 64),
+        threads=number("_THREADS", 512),
+        slice_bytes=parse_size(slice_text) if slice_text else None,
+        window_bytes=parse_size(window_text) if window_text else GpuSettings.window_bytes,
     )
     return checked(found)
 

@@ -136,7 +136,7 @@ class CuMemMemory(PeerMemory):
     def _descriptors(self, given: Callable[[], Mapping[int, int]]) -> dict[int, int]:
         """Descriptors that peers give this rank, by peer; `given` are its own for others, which are closed.
 
-        Each rank tells the others for whom it has one, so that they know what to wait for.
+        Each rank announces to the others for which ranks it has one, so that they know what to wait for.
         """
         name = f"\0treadle-{os.getpid()}-{token_hex(16)}"
         own: Mapping[int, int] = {}
@@ -167,7 +167,7 @@ class CuMemMemory(PeerMemory):
 def _passed(
     receiver: socket.socket, rank: int, own: Mapping[int, int], names: Sequence[str], senders: set[int]
 ) -> dict[int, int]:
-    """Send descriptors to sockets of peers and receive theirs, whichever can be done first.
+    """Exchange descriptors with peers over sockets, sending or receiving whichever is ready first.
 
     A message is the name of the receiver, which only the group knows, and the rank that sends.
     """

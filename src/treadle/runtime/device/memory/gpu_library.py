@@ -77,7 +77,7 @@ class GpuLibrary:
             function.restype, function.argtypes = result, arguments
 
     def address(self, name: str, *arguments: object) -> int:
-        """What a function returns, an address; ScheduleError in its words where it has none."""
+        """Call a function that returns an address; ScheduleError with its message if it fails."""
         words = ctypes.create_string_buffer(_ROOM)
         found = getattr(self.c, name)(*arguments, words, _ROOM)
         if not found:
@@ -91,7 +91,7 @@ class GpuLibrary:
             raise ScheduleError(words.value.decode(errors="replace"))
 
     def count(self, name: str, *arguments: object) -> int:
-        """What a function counts; ScheduleError in its words where it fails."""
+        """Call a function that returns a count; ScheduleError with its message if it fails."""
         words = ctypes.create_string_buffer(_ROOM)
         found = int(getattr(self.c, name)(*arguments, words, _ROOM))
         if found < 0:
@@ -106,5 +106,5 @@ def library_at(path: Path, *, with_network: bool = False) -> GpuLibrary:
 
 
 def gpu_library() -> GpuLibrary:
-    """The library that runs lanes on a GPU; MissingDependencyError where there is none and no nvcc."""
+    """Return the library that runs on a GPU; MissingDependencyError without it and nvcc."""
     return library_at(build_for_gpu())

@@ -1,4 +1,4 @@
-"""Lanes between hosts over NCCL's windows: a box by its addresses, other hosts by GIN's puts and signals.
+"""Programs between hosts over NCCL's windows: a box by its addresses, other hosts by GIN's puts and signals.
 
 A library of its own, compiled against NCCL's headers, has the communicator, the windows and the kernels
 (kernel/nccl_host.cpp). NCCL 2.29 or later. Compiled only: never run on a GPU, nor on a stand-in of NCCL.
@@ -19,11 +19,11 @@ from treadle.runtime.device.memory.peer_memory import FLAGS_AT, Exchange, PeerBl
 from treadle.runtime.device.sized_blocks import SizedBlocks
 
 OUTBOX_BYTES = 2**25
-"""Of a rank: slices on their way to other hosts."""
+"""Outbox bytes of a rank: slices on their way to other hosts."""
 
 
 class WindowNumbers(ctypes.Structure):
-    """Where INPUT and OUTPUT of a launch lie, as kernel/nccl_host.cpp has it."""
+    """Addresses of a launch's INPUT and OUTPUT, as in kernel/nccl_host.cpp."""
 
     _fields_ = (
         ("windows", ctypes.c_int64 * 2),
@@ -109,7 +109,7 @@ class NcclNetworkMemory(PeerMemory):
         return self._library  # type: ignore[no-any-return]
 
     def check(self, lanes: BlockProgram) -> None:
-        """Refuse lanes that the network cannot carry; ScheduleError."""
+        """Raise ScheduleError for programs that the network does not support."""
         if lanes.protocol is not DeviceProtocol.SIMPLE:
             raise ScheduleError(f"protocol {lanes.protocol} between hosts: lines go by loads and stores only")
         raised: set[int] = set()
@@ -121,7 +121,7 @@ class NcclNetworkMemory(PeerMemory):
                 raised.update(operation.raises)
 
     def check_size(self, tables: SizedBlocks, element_bytes: int) -> None:
-        """Refuse slices that the outbox has no room for; ScheduleError."""
+        """Raise ScheduleError for slices that do not fit into the outbox."""
         lanes = int((tables.lanes[:, 0] == self.rank).sum())
         slot = OUTBOX_BYTES // (max(1, lanes) * MOST_PUTS) // 256 * 256
         largest = int(tables.operations[:, 3].max(initial=0)) * element_bytes
@@ -140,7 +140,7 @@ class NcclNetworkMemory(PeerMemory):
         self._library.said("treadle_nccl_launch", self._comm, rank, tables, places, given, *codes)
 
     def max_blocks(self, element: int, threads: int) -> int:
-        """How many blocks of a launch the GPU has room for at once."""
+        """Number of blocks of a launch that the GPU can hold."""
         return int(self._library.count("treadle_nccl_room", self.n_ranks, element, threads))
 
     def close(self) -> None:
@@ -151,5 +151,5 @@ class NcclNetworkMemory(PeerMemory):
 
 
 def nccl_library() -> GpuLibrary:
-    """The library of lanes over NCCL; MissingDependencyError without nvcc, or NCCL and its headers."""
+    """Return the library over NCCL; MissingDependencyError without nvcc, or NCCL and its headers."""
     return library_at(build_for_nccl(), with_network=True)

@@ -1,8 +1,8 @@
 """Memory of GPUs that all ranks of a group reach: one small interface, and who provides it.
 
 A block has as many bytes at each rank. Each rank has addresses of all ranks' bytes as they are mapped in its
-process, and perhaps addresses that reach those of several ranks at once (multicast); kernels load and store
-there and nobody is asked. The first block of a group holds each rank's staging and flags.
+process, and perhaps addresses that reach those of several ranks together (multicast); kernels load and store
+there directly. The first block of a group holds each rank's staging and flags.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ Exchange = Callable[[bytes], list[bytes]]
 """Gives each rank what all ranks have given, in the order of ranks; all call it as often."""
 
 FLAGS_AT = sum(STAGING_BYTES.values())
-"""Where in the first block the flags begin: behind the staging of Simple, then of LL."""
+"""Offset of the flags in the first block: behind the staging of Simple, then of LL."""
 STAGING_AT = {DeviceProtocol.SIMPLE: 0, DeviceProtocol.LL: STAGING_BYTES[DeviceProtocol.SIMPLE]}
 MOST_FLAGS = 2**19
-"""Of a rank, of all programs of its group."""
+"""Flags of a rank, for all programs of its group."""
 BLOCK_BYTES = FLAGS_AT + 8 * MOST_FLAGS
 _ENTERED_BEFORE = 2**20 - 1
 
@@ -36,7 +36,7 @@ Found = TypeVar("Found")
 
 @dataclass(frozen=True, eq=False)
 class PeerBlock:
-    """As many bytes at each rank.
+    """Equal numbers of bytes at each rank.
 
     Parameters
     ----------
@@ -58,17 +58,17 @@ class PeerBlock:
 
 
 class PeerNetwork(Protocol):
-    """Launches lanes that reach some ranks by a network; see `nccl_network.NcclNetworkMemory`."""
+    """Launches programs that reach some ranks by a network; see `nccl_network.NcclNetworkMemory`."""
 
     @property
     def library(self) -> GpuLibrary:
-        """Whose kernels do it."""
+        """Library of the kernels."""
 
     def check(self, lanes: BlockProgram) -> None:
-        """Refuse lanes that it cannot carry; ScheduleError."""
+        """Raise ScheduleError for unsupported programs."""
 
     def check_size(self, tables: SizedBlocks, element_bytes: int) -> None:
-        """Refuse slices that it has no room for; ScheduleError."""
+        """Raise ScheduleError for slices that do not fit."""
 
     def launch(
         self, rank: int, tables: int, places: Any, windows: Sequence[tuple[int, int]], *codes: object
@@ -87,7 +87,7 @@ class PeerNetwork(Protocol):
         """
 
     def max_blocks(self, element: int, threads: int) -> int:
-        """How many blocks of a launch the GPU has room for at once."""
+        """Number of blocks of a launch that the GPU can hold."""
 
 
 class PeerMemory(ABC):
@@ -129,7 +129,7 @@ class PeerMemory(ABC):
         return self.first.addresses
 
     def allocate(self, size: int, groups: Sequence[tuple[int, ...]] = ()) -> PeerBlock:
-        """A block of zeros; all ranks ask for the same, one after the other.
+        """A block of zeros; all ranks request the same, in the same order.
 
         Parameters
         ----------
@@ -149,11 +149,11 @@ class PeerMemory(ABC):
 
     @abstractmethod
     def _allocate(self, size: int, groups: Sequence[tuple[int, ...]]) -> PeerBlock:
-        """What `allocate` does."""
+        """Body of `allocate`."""
 
     @abstractmethod
     def close(self) -> None:
-        """Give everything back; no lane of any rank may use it any more."""
+        """Free everything; no thread block of any rank may use it any more."""
 
     def barrier(self) -> None:
         """Wait until all ranks have called it.
@@ -173,13 +173,13 @@ class PeerMemory(ABC):
         return ""
 
     def _agree(self, problem: str) -> None:
-        """Fail at all ranks alike, with the words of the first that has a problem."""
+        """Fail at all ranks, with the message of the first that has a problem."""
         found = self._agreed(problem)
         if found:
             raise MissingDependencyError(found)
 
     def _together(self, work: Callable[[], Found]) -> Found:
-        """What work returns, once all ranks have done it; MissingDependencyError at all if one cannot."""
+        """Return work's result once all ranks have done it; MissingDependencyError at all if one cannot."""
         problem, found = "", None
         try:
             found = work()
@@ -190,7 +190,7 @@ class PeerMemory(ABC):
         return found  # type: ignore[return-value]
 
     def _open(self, set_up: Callable[[], None]) -> None:
-        """What a provider needs, which fails at all ranks alike, then the first block with its flags."""
+        """Open the provider, which fails at all ranks together, then the first block with its flags."""
         try:
             set_up()
             self.n_ranks = len(self.exchange(b""))

@@ -7,13 +7,13 @@ import re
 from treadle.topologies.readers.reader import TopologyFormat
 
 BOX_OPTIONS = frozenset({"boxes", "network", "nic_bandwidth", "gpu", "links", "pcie", "nics", "trays"})
-"""Options that every reader of a box heeds."""
+"""Options that every reader of a box supports."""
 _NETWORK = "several boxes: --boxes, --network"
 
 _ROOM = "treadle.topologies.readers.boxes"
 
 _SKIPPED = (("<?", "?>"), ("<!--", "-->"), ("<!DOCTYPE", ">"))
-"""What may stand before an XML text's first element: its beginning and its end."""
+"""Delimiters of what may precede the first element of XML."""
 _ELEMENT = re.compile(r"<([A-Za-z_][\w.-]*)")
 _NVIDIA_SMI = re.compile(
     r"^[ \t]{0,99}(?:\x1b\[[0-9;]*m)?[ \t]{0,99}GPU0\s.*\n[ \t]{0,99}GPU0[ \t]+[A-Z]", re.MULTILINE
@@ -23,7 +23,7 @@ _AMD_SMI = re.compile(r"^(?:ACCESS|WEIGHT|HOPS|LINK TYPE) TABLE:\s*$", re.MULTIL
 
 
 def root_tag(head: str) -> str:
-    """Name of the first element of an XML text; "" where there is none."""
+    """Name of the first element of XML; "" without one."""
     place = 0
     while True:
         place += len(head[place:]) - len(head[place:].lstrip())

@@ -1,8 +1,8 @@
 """Tables of ``rocm-smi --showtopo`` and ``amd-smi topology``: which GPUs xGMI joins directly.
 
-Hops are 1 for any two GPUs of a hive (open-mpi/hwloc, issue 775); weights tell: 15 for each xGMI link on the
-way, so 15 is a direct one. Neither tool says how many links two GPUs have, how fast they are, or what NICs
-there are: models with one link between two GPUs can be read, and the model has to be named.
+Hops are 1 for any two GPUs of a hive (open-mpi/hwloc, issue 775); weights distinguish: 15 for each xGMI link
+on the way, so 15 is a direct one. Neither tool says how many links two GPUs have, how fast they are, or what
+NICs there are: models with one link between two GPUs can be read, and the model has to be named.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _AMD_TITLE = re.compile(r"([A-Z][A-Z \-]*) TABLE:")
 _ROCM_GPU = re.compile(r"GPU[0-9]{1,3}")
 _AMD_GPU = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f]")
 _SEVERAL = ("mi250", "mi250x", "mi50", "mi60")
-"""Models whose pairs of GPUs have unequal numbers of links, or none that tables tell."""
+"""Models whose pairs of GPUs have unequal numbers of links, or links unknown to tables."""
 
 _Table = Mapping[tuple[str, str], tuple[str, int]]
 """Cells by row and column, each with its line."""

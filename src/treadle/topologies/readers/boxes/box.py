@@ -1,4 +1,4 @@
-"""One box as its own tools describe it: GPUs, what joins them, NICs, and the PCIe tree that both hang from.
+"""One box as its own tools describe it: GPUs, what joins them, NICs, and the PCIe tree of both.
 
 The value has what a file says, whole; `networks` decides what of it becomes part of a fabric. Bandwidths are
 bytes/s in each direction.
@@ -25,7 +25,7 @@ MAX_LINKS = 1024
 
 
 class BridgeKind(StrEnum):
-    """What stands at an inner place of a PCIe tree."""
+    """Type of an inner node of a PCIe tree."""
 
     HOST = "host"
     """A CPU's own ports: the root of a tree."""
@@ -45,7 +45,7 @@ class Bridge:
     name : str
         Bus id, or as the file calls it.
     above : int, optional
-        The bridge that it hangs from, of a smaller number; None for a root.
+        The bridge that it is attached to, of a smaller number; None for a root.
     bandwidth : int, optional
         Of its link upwards; None where that is not known to limit anything.
     """
@@ -58,7 +58,7 @@ class Bridge:
 
 @dataclass(frozen=True, kw_only=True)
 class Slot:
-    """Where a device hangs in the PCIe tree.
+    """Position of a device in the PCIe tree.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ class Gpu:
     model : str
         A key of `gpu_models.GPU_MODELS`; "" where neither the file nor its user says.
     generation : str
-        As the library tells GPUs apart: ``sm 90``, ``gfx942``; "" where that is not known.
+        Architecture as the library names it: ``sm 90``, ``gfx942``; "" if unknown.
     bus_id : str
         "" where the file has none.
     host : int
@@ -158,13 +158,13 @@ class GpuLink:
 
 
 class HostSpeed(StrEnum):
-    """Who says how fast CPUs are joined."""
+    """Source of the speed between CPUs."""
 
     FILE = "file"
     LIBRARY = "library"
     """The libraries' tables, by the model of the CPUs."""
     UNKNOWN = "unknown"
-    """Nobody."""
+    """Unknown."""
     TYPED = "typed"
     """The user, by ``--cpu-link``."""
 
@@ -191,7 +191,7 @@ class Box:
         At most one for each pair and for each GPU and the switch.
     nics : tuple of Nic
     bridges : tuple of Bridge
-        The PCIe tree, roots before what hangs from them.
+        The PCIe tree, roots before what is attached to them.
     host_links : tuple of HostLink
     n_switches : int
         NVSwitches that were counted as one; 0 where the file does not say.
@@ -200,7 +200,7 @@ class Box:
     has_p2p : bool
         False where it is known that GPUs do not reach each other's memory over PCIe.
     defaulted, warnings : tuple of Finding
-        About the box: figures from elsewhere, and doubts.
+        About the box: values from elsewhere, and warnings.
 
     Raises
     ------
@@ -278,7 +278,7 @@ class Box:
         )
 
     def chain(self, slot: Slot) -> list[int]:
-        """Bridges above a device, from the one that it hangs from up to the root."""
+        """Bridges above a device, from the nearest up to the root."""
         found: list[int] = []
         above = slot.above
         while above is not None:

@@ -1,4 +1,4 @@
-"""What readers of XML about boxes have in common: the parts that they found, and what is refused."""
+"""Common parts of readers of XML about boxes: the parts that they found, and what is rejected."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ class BoxReader(Attributes):
         self._seen: set[tuple[object, ...]] = set()
 
     def warn(self, line: int, text: str) -> None:
-        """Keep a doubt about a line."""
+        """Add a warning about a line."""
         self.warnings.append(Finding(text, f"line {line}"))
 
     def once(self, element: etree._Element, key: str, value: str, *of: object) -> None:
-        """Refuse a value that another element of the same kind `of` has."""
+        """Reject a value that another element of the same kind `of` has."""
         if (key, value, *of) in self._seen:
             raise self.error(element, f'{key}="{value[:40]}" is there twice')
         self._seen.add((key, value, *of))
 
     def check_count(self, element: etree._Element, count: int, what: str, most: int = MAX_DEVICES) -> None:
-        """Refuse an element that comes after as many as are read."""
+        """Reject an element beyond the limit."""
         if count >= most:
             raise self.error(element, f"is one of more than {most}{what}, the most that are read")
 

@@ -1,4 +1,4 @@
-"""What is known of GPUs and PCIe that files do not say: links, their speeds, and how whole boxes are wired.
+"""Facts on GPUs and PCIe that files do not give: links, their speeds, and the wiring of entire boxes.
 
 Two speeds of each: the nominal one of vendors' documents, and the one of NCCL's and RCCL's own tables
 (NVIDIA/nccl and ROCm/rccl, src/graph/topo.h and topo.cc), which is what a copy gets out of a link.
@@ -18,9 +18,9 @@ from treadle.topologies.readers.imported import LinkSpeeds
 GB_PER_S = 10**9
 """Bytes/s in 1 GB/s."""
 DEFAULT_GT_PER_S = Fraction(8)
-"""What the libraries take where a PCIe link's speed is not known."""
+"""Default of the libraries if a PCIe link's speed is unknown."""
 DEFAULT_LANES = 16
-"""What the libraries take where a PCIe link's width is not known."""
+"""Default of the libraries if a PCIe link's width is unknown."""
 PCIE_GT_PER_S: Mapping[int, Fraction] = MappingProxyType(
     {1: Fraction("2.5"), 2: Fraction(5), 3: Fraction(8), 4: Fraction(16), 5: Fraction(32), 6: Fraction(64)}
 )
@@ -28,7 +28,7 @@ PCIE_GT_PER_S: Mapping[int, Fraction] = MappingProxyType(
 
 
 class Wiring(StrEnum):
-    """How the GPUs of a whole box are joined."""
+    """Wiring of the GPUs of an entire box."""
 
     SWITCH = "switch"
     """All links of every GPU go to NVSwitches."""
@@ -92,7 +92,7 @@ class GpuModel:
     gt_per_s : int
         Of its 16 lanes of PCIe; 0 where models differ.
     boxes : mapping of int to Wiring
-        How boxes of so many are wired, where all of them are wired alike.
+        Wiring of boxes of this many GPUs, if all of them are wired equally.
     sm : int
         NVIDIA's number of the generation; 0 for others.
     is_card : bool
@@ -158,7 +158,7 @@ GPU_MODELS: Mapping[str, GpuModel] = MappingProxyType(
         "pcie": GpuModel(),
     }
 )
-"""By the name that ``--gpu`` takes; ``pcie`` is any model without links of its own.
+"""Models by the name that ``--gpu`` takes; ``pcie`` is any model without its own links.
 
 Links and generations: NVIDIA's data sheets of P100 to B300, of A10 to RTX PRO 6000 and of its GeForce cards,
 AMD's of MI50 to MI325X and its white papers. ``rtx6000`` is the RTX 6000 of the Ada generation. GeForce from

@@ -157,7 +157,7 @@ class _Reader(BoxReader):
             self.displays.append((element, bus_id, (board[0], board[1])))
 
     def link_counts(self, root: etree._Element) -> LinkCounts:
-        """Links by pairs of GPUs, from a matrix of bandwidths: so many of a link's nominal speed."""
+        """Links by pairs of GPUs, from a matrix of bandwidths divided by a link's nominal speed."""
         matrices = [
             element
             for element in root

@@ -1,9 +1,9 @@
-"""The system tree in NCCL's log (``NCCL_DEBUG_SUBSYS=GRAPH``): what NCCL knows of a box, after its trimming.
+"""The system tree in NCCL's log (``NCCL_DEBUG_SUBSYS=GRAPH``): NCCL's view of a box, after its pruning.
 
 A line names a link and the node at its end (``+ PCI[24.0] - GPU/18000 (0)``) and begins below the node that
-it hangs from; only PCIe goes deeper. Speeds are GB/s of NCCL's own table, but for network cards, whose speed
-is the port's. Format: NCCL 2.5 to 2.30, graph/topo.cc; later ones put the system's number before each id, and
-2.30 a device above each GPU, which then has no rank. RCCL's links between GPUs are XGMI.
+it is attached to; only PCIe goes deeper. Speeds are GB/s of NCCL's own table, but for network cards, whose
+speed is the port's. Format: NCCL 2.5 to 2.30, graph/topo.cc; later ones put the system's number before each
+id, and 2.30 a device above each GPU, which then has no rank. RCCL's links between GPUs are XGMI.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def read_system(
     Parameters
     ----------
     lines : sequence of (int, str)
-        Number of each line in the log and its text after ``NCCL INFO``, indented as it was; the heading and
+        Number of each line in the log and its string after ``NCCL INFO``, indented as it was; the heading and
         the rule at the end may be there or not.
     links : LinkSpeeds
         Nominal speeds of NVLinks and PCIe, or NCCL's own.
@@ -255,7 +255,7 @@ def _nodes(lines: Sequence[tuple[int, str]], source: SourceFile) -> list[_Node]:
 
 
 _POWER = "2/"
-"""With this begins what NCCL says of POWER's CPUs, which have NVLinks to GPUs."""
+"""Prefix of POWER's CPUs in NCCL, which have NVLinks to GPUs."""
 
 
 def _may_hold(holder: _Node, link: str) -> bool:

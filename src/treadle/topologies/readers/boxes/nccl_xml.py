@@ -49,7 +49,7 @@ _MAX_CPUS = 256
 _MBIT_PER_S = 125_000
 """Bytes/s in 1 Mbit/s."""
 _LIBRARY_NET = 10 * GB_PER_S // 8
-"""What the libraries take for a NIC whose speed they do not know."""
+"""Default of the libraries for a NIC of unknown speed."""
 _CPU_SPEEDS = {"ppc64": 32, "arm64": 6}
 _NEWEST_INTEL = ((0xCF, 40), (0x8F, 22), (0x55, 10))
 
@@ -108,7 +108,7 @@ class _Reader(BoxReader):
         self.defaulted: list[Finding] = []
         self.unknown_speeds: list[str] = []
         self.unknown: set[str] = set()
-        """Tags that were told."""
+        """Tags that were reported."""
 
     def read(self, root: etree._Element) -> None:
         """Read the whole file; FormatError where it is malformed."""
@@ -179,7 +179,7 @@ class _Reader(BoxReader):
         return next((speed for least, speed in _NEWEST_INTEL if model >= least), 6)
 
     def _below(self, element: etree._Element, above: int, place: tuple[int, int], fusing: int) -> None:
-        """What hangs from a bridge; `fusing`: generation of a switch whose lower levels count as it."""
+        """Read what is attached to a bridge; `fusing`: generation of a switch including lower levels."""
         if element.tag == "nic":
             self._nics(element, Slot(above=above), place)
         elif element.tag == "pci":
@@ -321,7 +321,7 @@ class _Reader(BoxReader):
         return "dev" in net.attrib
 
     def link_counts(self) -> dict[tuple[int, int | None], int]:
-        """Links by pairs of GPUs; warns of targets that are no GPU of the file."""
+        """Links by pairs of GPUs; warns of targets that are not GPUs of the file."""
         numbers = {(gpu.host, gpu.bus_id): number for number, (gpu, _) in enumerate(self.gpus)}
         counts = Counter[tuple[int, int | None]]()
         for number, (gpu, links) in enumerate(self.gpus):

@@ -43,7 +43,7 @@ from treadle.units import format_link_bandwidth
 
 _DUMP = "read a dump of the machine (NCCL_TOPO_DUMP_FILE)"
 NETWORKS = "one-switch, rail, rails:K or leaf-spine:L,S[,over]"
-"""What ``--network`` takes."""
+"""Values of ``--network``."""
 _LEAF_SPINE = re.compile(r"leaf-spine:([0-9]{1,6}),([0-9]{1,6})(?:,([0-9]{1,6})(?::1)?)?")
 _NETWORK = re.compile(f"one-switch|rail|rails:[0-9]{{1,6}}|{_LEAF_SPINE.pattern}")
 
@@ -227,7 +227,7 @@ def _pcie_doubts(box: Box, tree: Sequence[PcieLink]) -> Iterator[Finding]:
 
 
 def _count_boxes(source: SourceFile, options: ImportOptions) -> int:
-    """How many boxes; FormatError unless the network that joins several is said."""
+    """Return the number of boxes; FormatError unless the network that joins several is given."""
     if options.network is not None:
         if not _NETWORK.fullmatch(options.network):
             word, _, numbers = options.network.partition(":")

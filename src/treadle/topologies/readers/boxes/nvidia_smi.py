@@ -2,8 +2,8 @@
 
 It counts links and has no speeds: the model of the GPUs says them. Where direct links would take more than a
 GPU has, they go to NVSwitches: a pair then shows the links of the GPU with fewer of them, so that a GPU that
-lost some is told. PIX and PXB are paths over PCIe switches alone; PHB, NODE and SYS go over CPUs. GPUs
-of one CPU affinity hang from one CPU. Meaning of the words: the legend that the tool itself prints.
+lost some is reported. PIX and PXB are paths over PCIe switches alone; PHB, NODE and SYS go over CPUs. GPUs
+of one CPU affinity are attached to one CPU. Meaning of the words: the legend that the tool itself prints.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def read_box(source: SourceFile, options: ImportOptions) -> Box:
 
 
 def _matrix(source: SourceFile) -> _Matrix:
-    """The first table of the text, and the NICs' names from its legend."""
+    """Return the first table, and the NICs' names from its legend."""
     lines = [_ESCAPE.sub("", line).split() for line in source.text.splitlines()]
     top = next((place for place, words in enumerate(lines) if words[:1] == ["GPU0"]), None)
     if top is None:
@@ -235,8 +235,8 @@ def _pcie_tree(
 ) -> tuple[list[Bridge], dict[int, Slot]]:
     """CPUs where all affinities are said, and a PCIe switch for each set of GPUs and NICs that are near.
 
-    NICs are numbered after the GPUs. A NIC that is near to none hangs from the CPU of the GPUs with which it
-    shares one by its cells.
+    NICs are numbered after the GPUs. A NIC that is near to none is attached to the CPU of the GPUs with which
+    it shares one by its cells.
     """
     n, n_devices = len(matrix.gpus), len(matrix.gpus) + len(matrix.nics)
     speed = options.pcie_bandwidth

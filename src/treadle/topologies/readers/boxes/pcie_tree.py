@@ -1,9 +1,9 @@
-"""What of a box's PCIe tree becomes part of a fabric.
+"""Parts of a box's PCIe tree that become part of a fabric.
 
-Near: a GPU, the lowest switch that it shares with a NIC, and that NIC. The whole tree would give GPUs that
+Near: a GPU, the lowest switch that it shares with a NIC, and that NIC. The full tree would give GPUs that
 NVLinks join a second way to each other, which a collective's bound would count on. A link's bandwidth is the
 least on its path, rounded down to half a GB/s and, for GPUs, no more than the NICs behind it take: otherwise
-fractions of bytes ask for billions of trees.
+fractions of bytes require billions of trees.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class PcieLink:
 
 
 def near_nics(box: Box, nics: Sequence[int]) -> tuple[int, ...]:
-    """Those of `nics` that share a switch with a GPU."""
+    """Return the `nics` that share a switch with a GPU."""
     with_gpu = {bridge for gpu in box.gpus for bridge in box.chain(gpu.slot)}
     return tuple(nic for nic in nics if _meeting(box, box.nics[nic].slot, with_gpu) is not None)
 
@@ -67,7 +67,7 @@ def near_tree(box: Box, speeds: Mapping[int, int]) -> tuple[PcieLink, ...]:
 
 
 def full_tree(box: Box, speeds: Mapping[int, int]) -> tuple[PcieLink, ...]:
-    """Links of the whole tree from GPUs and used NICs up to the CPUs; what has neither below is left out."""
+    """Links of the full tree from GPUs and used NICs up to the CPUs; what has neither below is left out."""
     parents: dict[PciePosition, PcieLink] = {}
     for place, slot in _devices(box, speeds).items():
         _climb(box, place, slot, box.chain(slot), parents)

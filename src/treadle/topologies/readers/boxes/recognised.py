@@ -1,4 +1,4 @@
-"""What was recognised in a file about a box, in words."""
+"""Facts recognised in a file about a box, as strings."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from treadle.units import format_link_bandwidth
 def recognise(
     box: Box, speeds: Mapping[int, int], tree: Sequence[PcieLink], boxes: int, network: str | None
 ) -> dict[str, str]:
-    """By subject: GPUs, links, switches, NICs, PCIe, rank order, pairs of GPU and NIC, network.
+    """Facts by subject: GPUs, links, switches, NICs, PCIe, rank order, pairs of GPU and NIC, network.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ def _numbered(names: Sequence[str], word: str) -> str:
 
 
 def _pairs(box: Box, tree: Sequence[PcieLink]) -> str:
-    """NICs, and the GPUs below the lowest place that both hang from: a switch, one above it, or the GPU."""
+    """NICs, and the GPUs below their lowest common bridge: a switch, one above it, or the GPU."""
     above = {link.lower: link.upper for link in tree}
     below: dict[PciePosition, list[int]] = {}
     for place in above:
@@ -94,7 +94,7 @@ def _pairs(box: Box, tree: Sequence[PcieLink]) -> str:
 
 
 def _upwards(place: PciePosition, above: Mapping[PciePosition, PciePosition]) -> Iterator[PciePosition]:
-    """What a place hangs from, and what that hangs from, to the root."""
+    """Yield the bridges above a position, up to the root."""
     while place in above:
         place = above[place]
         yield place

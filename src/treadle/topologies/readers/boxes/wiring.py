@@ -1,6 +1,6 @@
 """The links between the GPUs of a box: as a file counts them, or as whole boxes of a model are wired.
 
-What neither says is asked: GPUs whose kind has links are not taken as joined over PCIe because a file lacks
+Unknown facts must be given: GPUs whose model has links are not assumed to use PCIe because a file lacks
 their links.
 """
 
@@ -31,7 +31,7 @@ LinkCounts = Mapping[tuple[int, int | None], int]
 
 @dataclass(frozen=True)
 class Wired:
-    """What joins the GPUs of a box.
+    """Links among the GPUs of a box.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ def model_by_device(source: SourceFile, typed: str, name: str, vendor: int, devi
 
 
 def link_kind(gpu: Gpu) -> LinkKind | None:
-    """Kind of a GPU's links, by its generation or its model; None where it has none or nobody knows."""
+    """Kind of a GPU's links, by its generation or its model; None if it has none or that is unknown."""
     family, _, number = gpu.generation.partition(" ")
     if family == "sm":
         return nvlink_of(int(number))
@@ -117,12 +117,12 @@ def wire(
     counts : mapping
     options : ImportOptions
     has_cpus : bool
-        Whether the file says which CPU each GPU hangs from, so that PCIe can join what links do not.
+        Whether the file gives the CPU of each GPU, so that PCIe can join what links do not.
 
     Raises
     ------
     FormatError
-        If links contradict each other, or a GPU has none although its kind has and nothing tells that this
+        If links contradict each other, or a GPU has none although its model has and nothing shows that this
         one has not; then the message names the option that does.
     """
     if not counts:
@@ -222,7 +222,7 @@ _BY_A_DUMP = (
 
 
 def _check_all_joined(source: SourceFile, gpus: Sequence[Gpu], links: Iterable[GpuLink], remedy: str) -> None:
-    """Refuse NVLinks that leave GPUs out."""
+    """Reject NVLinks that leave GPUs out."""
     n, ends = len(gpus), [(link.gpu, link.other) for link in links]
     alone = set(range(n)) - {end for pair in ends for end in pair}
     if alone:
@@ -274,7 +274,7 @@ def _without(source: SourceFile, gpus: Sequence[Gpu]) -> Wired:
 
 
 def asks_model(source: SourceFile, reason: str, word: str = "") -> FormatError:
-    """What to say where the model of the GPUs is needed; `word` is what their links are called."""
+    """Error message if the model of the GPUs is needed; `word` is the name of their links."""
     known = [
         name
         for name, one in GPU_MODELS.items()

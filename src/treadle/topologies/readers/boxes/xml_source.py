@@ -22,12 +22,12 @@ _DOCTYPE = re.compile(
 
 
 def parse_xml(source: SourceFile) -> etree._Element:
-    """The root element of a text.
+    """Parse XML and return its root element.
 
     Raises
     ------
     FormatError
-        If the text is not well-formed, nested too deeply or too long, or brings declarations of its own. The
+        If it is not well-formed, nested too deeply or too long, or brings declarations of its own. The
         external identifier of a DOCTYPE is accepted and left alone.
     """
     # the declaration says nothing that is not known; blanks before it, as of a pasted text, are no harm

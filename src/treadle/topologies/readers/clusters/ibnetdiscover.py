@@ -1,8 +1,8 @@
-"""What ``ibnetdiscover`` and ``iblinkinfo`` print of an InfiniBand fabric: switches, adapters and cables.
+"""Output of ``ibnetdiscover`` and ``iblinkinfo``: switches, adapters and cables of an InfiniBand fabric.
 
 Every cable stands twice, at each of its ends, with the same width and speed; both are read and must agree.
 Adapters are the compute nodes, in the order of the file: which of them sit in one host the file says in free
-text only. An "Aggregation Node" is the part of a switch that sums (SHARP), not a host, and is left out.
+text only. An "Aggregation Node" is a switch's reduction unit (SHARP), not a host, and is left out.
 
 Source: infiniband-diags, ibnetdiscover(8), "TOPOLOGY FILE FORMAT"; iblinkinfo.c of rdma-core, which prints
 local identifiers (LIDs) of ports in the place of nodes' GUIDs, and the signalling rate of a lane.
@@ -78,7 +78,7 @@ class _Node:
 
 
 def read(source: SourceFile, options: ImportOptions) -> Imported:
-    """The fabric that was discovered; FormatError if the text is malformed."""
+    """Return the discovered fabric; FormatError if the file is malformed."""
     return _imported(source, options, "ibnetdiscover", _blocks(source), ())
 
 
@@ -252,7 +252,7 @@ def _take_port(source: SourceFile, block: _Node, text: str, line: int) -> None:
 
 
 def _check_cables(source: SourceFile, nodes: dict[str, _Node]) -> int:
-    """How many ports have no speed; FormatError for a cable whose two ends tell different things."""
+    """Count the ports without speed; FormatError for a cable whose two ends contradict each other."""
     check_import_size(source, links=sum(len(node.ports) for node in nodes.values()))
     missing = 0
     for node in nodes.values():

@@ -49,7 +49,7 @@ class Edge:
 
     @property
     def n_pairs(self) -> int:
-        """How many links at most."""
+        """Largest number of links."""
         return len(self.ones) * len(self.others) if self.each_with_each else len(self.ones)
 
     def pairs(self) -> Iterator[tuple[str, str]]:
@@ -141,7 +141,7 @@ class _Words:
         self._endpoints = 0
 
     def count_endpoints(self, more: int) -> None:
-        """Refuse a file whose edges name far more endpoints than a fabric has, before they are listed."""
+        """Reject a file whose edges name far more endpoints than a fabric has, before they are listed."""
         self._endpoints += more
         check_import_size(self.source, links=self._endpoints)
 
@@ -166,7 +166,7 @@ class _Words:
         return name
 
     def count(self, body: Mapping[str, Any], place: str, name: str, dotted: Iterable[Edge]) -> int:
-        """How many there are of what has a name; where it is not said, as many as connections use."""
+        """Return the count of a named item; by default as many as connections use."""
         if "count" in body:
             return integer(self.source, f"{place}.count", body["count"], 1, MAX_IMPORTED_NODES)
         ends = [end.split(".") for edge in dotted for end in (*edge.ones, *edge.others)]

@@ -1,6 +1,6 @@
 """SimGrid's platform files (XML): one cluster, flat or as a fat tree, a torus or a dragonfly; or routes.
 
-What such a cluster is made of SimGrid's sources define and its manual draws; here it is made anew from these:
+SimGrid's sources define such a cluster and its manual draws it; here it is built from these:
 the extended generalised fat tree of E. Zahavi ("D-Mod-K routing providing non-blocking traffic for shift
 permutations on real life fat trees", 2010), a torus where each host makes one link onwards in each dimension
 (a dimension of two has two links, which our own torus has not), and a Cray-like dragonfly of groups,
@@ -281,7 +281,7 @@ class _Cluster(_Platform):
 
 
 def _flat(cluster: _Cluster) -> str:
-    """A crossbar. A backbone carries each message once, whoever sends it, and no links of a graph do that."""
+    """Build a crossbar. A backbone carries each message once, which links of a graph cannot model."""
     if cluster.element.get("bb_bw") is not None and cluster.given("bb_sharing_policy", "SHARED") != "FATPIPE":
         backbone = cluster.speed(cluster.element, "bb_bw")
         all_hosts = len(cluster.hosts) * cluster.host_bandwidth

@@ -1,4 +1,4 @@
-"""Slurm's ``topology.conf`` and ``topology.yaml``: switches, what hangs below them, and nothing else.
+"""Slurm's ``topology.conf`` and ``topology.yaml``: switches, their children, and nothing else.
 
 Names of switches and nodes are hostlists. Speeds stand nowhere (a LinkSpeed has no unit and no meaning to
 Slurm), so a node's comes from --nic-bandwidth and a switch's uplink from --oversubscription: what its
@@ -146,7 +146,7 @@ def _yaml_switches(source: SourceFile) -> Iterator[_Switch]:
 
 
 def _inhabited(rows: Sequence[_Switch]) -> list[_Switch]:
-    """Switches with nodes somewhere below; generated files have some that wait for theirs."""
+    """Switches with nodes somewhere below; generated files have some without nodes yet."""
     kept = list(rows)
     for _ in range(_MAX_LEVELS):
         bare = {row.name for row in kept if not row.nodes and not row.switches}

@@ -1,6 +1,6 @@
 """TACCL's profiled topologies (JSON): what a chunk takes on the links of a box, and between boxes.
 
-``alpha`` and ``betas`` are microseconds for one chunk, of a size that only the file's name tells; the inverse
+``alpha`` and ``betas`` are microseconds for one chunk, of a size that only the file's name gives; the inverse
 bandwidths are alpha + beta and say nothing new. Matrices have destinations as rows and sources as columns. A
 profile with lists of betas instead of matrices leaves the links to TACCL's code: one beta is a hub that every
 GPU has one link to, two are the eight GPUs of an NDv2 (V100, a hybrid cube mesh) with double and single
@@ -237,7 +237,7 @@ def _join(
 
 
 def _sketch(document: Mapping[str, Any]) -> str:
-    """What to do with a sketch: its boxes and relays as options of the topology that it goes with."""
+    """Explain the use of a sketch: its boxes and relays as options of its topology."""
     between = document.get("internode_sketch")
     joined = between.get("internode_conn") if isinstance(between, dict) else None
     words = "--boxes N --network relay:SENDER-RECEIVER"

@@ -3,9 +3,9 @@
 Nodes have `kind` ("compute", the default, or "switch"), and switches `multicast`, `aggregation` and
 `turns_round`, as those of `Topology`; compute nodes may have `injection_bytes_per_s`. Edges say how fast they
 are by `bandwidth_bytes_per_s` (a number), `bandwidth` (text with a unit) or `weight` (a multiple of the
-bandwidth that is given beside the graph), or as the Internet Topology Zoo does, by `LinkSpeedRaw` (bits/s);
+bandwidth that is given with the graph), or as the Internet Topology Zoo does, by `LinkSpeedRaw` (bits/s);
 without any of them they have that bandwidth itself. `latency_ns`
-is a number, `latency` text with a unit. An undirected edge is a link each way. All else is left aside.
+is a number, `latency` text with a unit. An undirected edge is a link each way. All else is ignored.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from treadle.units import parse_bandwidth, parse_time_ns
 MAX_GRAPH_NODES = MAX_IMPORTED_NODES
 """Largest graph that becomes a fabric."""
 MAX_GRAPH_LINKS = MAX_IMPORTED_LINKS
-"""As `MAX_GRAPH_NODES`, of directed links."""
+"""Same as `MAX_GRAPH_NODES`, for directed links."""
 NODE_KEYS = ("kind", "multicast", "aggregation", "turns_round", "injection_bytes_per_s")
 EDGE_KEYS = ("bandwidth_bytes_per_s", "bandwidth", "weight", "LinkSpeedRaw", "latency_ns", "latency")
 _SPEED_KEYS = EDGE_KEYS[:4]
@@ -47,7 +47,7 @@ class GraphEdge(NamedTuple):
 
     @property
     def location(self) -> str:
-        """What messages call it."""
+        """Name in messages."""
         return f"edge {format_value(self.tail)} to {format_value(self.head)}"
 
 
@@ -62,7 +62,7 @@ class AttributedGraph:
     bandwidth : int, optional
         Of edges that have none, and what weights are multiples of, bytes/s.
     says : str
-        How the caller gives that bandwidth, for the message that asks for it.
+        How the caller gives that bandwidth, for error messages.
     bare_numbers : bool
         Whether `bandwidth` may be a bare number, of bytes/s.
     """

@@ -51,13 +51,13 @@ _DIRECTION = re.compile(r"\s*#\s*(directed|undirected)\s*")
 
 
 def is_edge_list(head: str) -> bool:
-    """Whether all whole lines of a text's beginning, two at least, are edges or comments."""
+    """Whether all complete lines of a file's beginning, two at least, are edges or comments."""
     edges = _whole_edges(head)
     return len(edges) > 1 and (all(map(EDGE.fullmatch, edges)) or is_with_commas(head))
 
 
 def is_with_commas(head: str) -> bool:
-    """Whether edges, two at least, have commas between their words, and are no rows of a matrix.
+    """Whether edges, two at least, have commas between their words, and are not rows of a matrix.
 
     Without a heading names that are numbers need a speed with its unit behind them.
     """

@@ -1,6 +1,6 @@
 """GraphML: graphs with typed data at nodes and edges, as networkx, Gephi and yEd write them.
 
-Source: "The GraphML File Format", graphml.graphdrawing.org. Nested graphs, hyperedges and ports are refused.
+Source: "The GraphML File Format", graphml.graphdrawing.org. Nested graphs, hyperedges and ports are rejected.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class _GraphMl(Attributes):
         self._bare = 0
         """Directed edges that are drawn without arrows."""
         self._keys: dict[str, tuple[str, str, str]] = {}
-        """Of each key: node, edge or all; its name; its default."""
+        """Domain (node, edge or all), name and default of each key."""
 
     def imported(self, bandwidth: int | None) -> Imported:
         root = parse_xml(self.source)

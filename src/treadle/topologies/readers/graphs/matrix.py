@@ -2,7 +2,7 @@
 
 A cell is empty, 0, ``X`` or ``-`` (no link), a bandwidth with its unit, or a bare number, which is a multiple
 of --bandwidth. Commas, semicolons or tabs part cells; a first row and a first column may hold names. What
-stands on the diagonal is a node's way to itself and is left out.
+is on the diagonal is a node's link to itself and is left out.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MAX_CELL = 200
 
 
 def is_matrix(head: str) -> bool:
-    """Whether a text begins with two whole rows of as many cells, and the second's are those of a matrix."""
+    """Whether a file begins with two rows of equal length, and the second's cells are those of a matrix."""
     lines = [line for line in head.splitlines() if line.strip()]
     separator = _separator(lines[0]) if lines else ""
     if len(lines) < 2 or not separator:
@@ -121,7 +121,7 @@ def _names(
 
 def _edges(source: SourceFile, names: list[str], cells: list[tuple[int, list[str]]]) -> Iterator[GraphEdge]:
     known: dict[str, dict[str, str]] = {}
-    """Attributes by the text of a cell; most texts stand in many."""
+    """Attributes by the content of a cell, since most contents are frequent."""
     for k, (line, row) in enumerate(cells):
         for j, text in enumerate(row):
             if text not in known:

@@ -35,10 +35,10 @@ def from_networkx(
         Nodes may have `kind` ("compute", the default, or "switch"), `multicast`, `aggregation`, `turns_round`
         and `injection_bytes_per_s`. Edges may have one of `bandwidth` (text with a unit, or a number of
         bytes/s), `bandwidth_bytes_per_s` and `weight` (a multiple of the parameter `bandwidth`), and
-        `latency` (text with a unit) or `latency_ns`. Other attributes are left aside. An undirected edge is
+        `latency` (text with a unit) or `latency_ns`. Other attributes are ignored. An undirected edge is
         a link each way. Nodes are named by `str`, and their order is rank order.
     bandwidth : number or str, optional
-        Of edges that have none, and what weights are multiples of: a whole number of bytes/s (``25e9`` too),
+        Of edges that have none, and the unit of weights: an integer in bytes/s (``25e9`` too),
         or text such as ``25GB/s``.
     name : str, optional
         Default: the graph's own name, or "graph".
@@ -50,7 +50,7 @@ def from_networkx(
 
     Notes
     -----
-    Where the keys of a multigraph's edges are the integers from 0 on, each once, links stand in their order,
+    If the keys of a multigraph's edges are the integers from 0 on, each once, links are in their order,
     as `Topology.to_networkx` writes them; otherwise in that of the graph.
 
     Examples
