@@ -1,1 +1,1 @@
-"""How a model is split over a mesh: compute graphs, tensor states, and the search."""
+"""Sharding of a model over a mesh: compute graphs, tensor states, and the search."""

@@ -39,7 +39,7 @@ def operator_rule(
         ``EINSUM``, ``ELEMENTWISE``, ``REDUCTION``, ``GATHER``, ``SCATTER``, ``ATTENTION``, ``DISPATCH`` or
         ``COMBINE``.
     specification : str
-        What it does to dimensions, a letter for each: ``"ij,jk->ik"``; ``i!`` cannot be split, ``...`` are
+        Its dimensions, one character each: ``"ij,jk->ik"``; ``i!`` cannot be split, ``...`` are
         any leading dimensions, ``1`` is one of size 1.
     linear : sequence of sequences of str
         Names of arguments in which it is linear, all of a set taken together.

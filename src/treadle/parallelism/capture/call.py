@@ -18,7 +18,7 @@ class OperatorCall:
     operator : str
         As rules name it: ``aten.mm.default``.
     arguments : mapping of str to object
-        By the names of the operator's schema, defaults included. A tensor is None; a list of them tells
+        By the names of the operator's schema, defaults included. A tensor is None; a list of them gives
         which are there.
     operands : tuple of Shape
         Shapes of tensors, in the order of the arguments; those in lists count one by one.
@@ -55,5 +55,5 @@ class OperatorCall:
 
 
 def labels(rank: int) -> list[str]:
-    """So many labels; ``z`` and ``y`` stay free for what a rule adds."""
+    """Number of labels; ``z`` and ``y`` stay free for what a rule adds."""
     return [letter for letter in ascii_letters if letter not in "xyz"][:rank]

@@ -1,8 +1,8 @@
-"""A compute graph while it is made: roles whose atoms may still be split or unified.
+"""A compute graph under construction: roles whose base dimensions may still be split or unified.
 
-Operators come one by one. Each role is a product of atoms; a tensor's dimension is a role of its operator,
-or, as an operator sees it through views, any regrouping of such factors. Only at the end are atoms
-numbered, named and primed.
+Operators come one by one. Each role is a product of base dimensions; a tensor's dimension is a role of its
+operator, or, as an operator sees it through views, any regrouping of such factors. Only at the end are base
+dimensions numbered, named and primed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from treadle.parallelism.graph.compute_graph import (
 
 
 class DimensionFactor(NamedTuple):
-    """An atom as part of a tensor.
+    """A base dimension as part of a tensor.
 
     ``owner`` is the (dimension, role) of the tensor's result that it comes from; None: the tensor is
     repeated over it.
@@ -91,7 +91,7 @@ class Drafting:
         return self.notice(Seen(seen.tensor, tuple(dims)))
 
     def _popped(self, leaves: list[DimensionFactor], size: int) -> tuple[DimensionFactor, ...]:
-        """The last of some factors that make up so many elements, taken out of them."""
+        """Remove and return the last factors with a product of `size` elements."""
         found = []
         while size > 1:
             found.append(leaves.pop())
@@ -99,7 +99,7 @@ class Drafting:
         return tuple(found)
 
     def notice(self, seen: Seen) -> Seen:
-        """Dimensions that appear here take letters, merged ones too (the skipped e of Fig. 5.2b)."""
+        """Dimensions that appear here get names, merged ones too (the skipped e of Fig. 5.2b)."""
         self._named += [
             tuple(factor.atom for factor in dim) for dim in seen.dims if any(f.owner is not None for f in dim)
         ]
@@ -185,7 +185,7 @@ class Drafting:
     def _roles(
         self, specification: Specification, operands: Sequence[Seen], shapes: Sequence[Sequence[int]]
     ) -> dict[str, list[int]]:
-        """Atoms of every role: dimensions that share a role are unified."""
+        """Base dimensions of every role: dimensions that share a role are unified."""
         given: list[tuple[tuple[str, ...], int, list[int]]] = []
         for seen, word in zip(operands, specification.operands, strict=True):
             for dim, size, part in zip(seen.dims, self.shape(seen), word, strict=True):
@@ -261,7 +261,7 @@ class Drafting:
         return ComputeGraph(atoms, tuple(nodes), ties, dict(tangents))
 
     def _numbered(self) -> tuple[dict[int, int], tuple[BaseDim, ...]]:
-        """Final numbers of leaves, and atoms with letters by appearance; merged dimensions take one too."""
+        """Final numbers of leaves, and base dimensions named by appearance; merged ones get a name too."""
         found: dict[int, BaseDim] = {}
         merged: set[tuple[int, ...]] = set()
         names = dim_names()
@@ -345,7 +345,7 @@ class Drafting:
 
 
 _Places = dict[tuple[tuple[int, int], int], list[Index]]
-"""By owner and leaf the indices of a tensor."""
+"""Indices of a tensor by owner and leaf."""
 
 
 def _unzipped(dims: Iterable[Sequence[tuple[Index, Index]]]) -> tuple[Dims, Dims]:
@@ -355,7 +355,7 @@ def _unzipped(dims: Iterable[Sequence[tuple[Index, Index]]]) -> tuple[Dims, Dims
 
 
 def _with_dims(value: object, called: Sequence[object]) -> object:
-    """Arguments in which each tensor tells the roles of its dimensions as called, with those of one element
+    """Arguments in which each tensor has the roles of its dimensions as called, with those of one element
     (no role) and those that it is repeated over.
     """
     if isinstance(value, Mapping):

@@ -1,6 +1,6 @@
 """Capture of a module of PyTorch: forward and backward as one compute graph, on fake CPU tensors.
 
-``aot_export_joint_with_descriptors`` traces the joint graph; its descriptors tell which placeholder is
+``aot_export_joint_with_descriptors`` traces the joint graph; its descriptors say which placeholder is
 which parameter, which output its gradient, and which tangent belongs to which output. Tensors are fake and
 on the CPU: on the device ``meta`` attention falls apart and a loss loses its backward pass without an
 error.
@@ -99,13 +99,13 @@ def capture(
 
 
 def _mean(x: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
-    """A sum that is divided: means of parts are no parts of a mean."""
+    """A sum that is divided: means of parts are not parts of a mean."""
     axes = range(x.dim()) if dim is None or dim == [] else [dim] if isinstance(dim, int) else dim
     return x.sum(list(axes), keepdim, dtype=dtype) / prod(x.shape[axis] for axis in axes)
 
 
 def _added_to(product: Any) -> Callable[..., Any]:
-    """A product that is added to something; factors of 1 are no operators."""
+    """A product that is added to something; factors of 1 are not operators."""
 
     def added(x: Any, first: Any, second: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
         made = product(first, second) if alpha == 1 else alpha * product(first, second)

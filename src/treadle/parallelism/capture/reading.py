@@ -266,6 +266,6 @@ def _tensors(value: object) -> Iterator[Any]:
 
 
 def _line(node: Any) -> str:
-    """Where the model calls an operator: the last place of its stack, as ``file:line``."""
+    """Return the model's call of an operator: the last entry of its stack, as ``file:line``."""
     places = re.findall(r'File "([^"]+)", line (\d+)', node.meta.get("stack_trace") or "")
     return ":".join(places[-1]) if places else ""

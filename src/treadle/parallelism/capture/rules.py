@@ -1,12 +1,12 @@
 """The table of rules: what each operator of PyTorch is in a compute graph.
 
-To add an operator is to add one ``OperatorRule``: its name as the error tells it, its kind, and a
+To add an operator is to add one ``OperatorRule``: its name as in the error message, its kind, and a
 specification (see ``specification``), or a function that makes one from the call where arguments decide.
 Pointwise operators, which PyTorch marks as such, need none.
 
-A table lists in what operators are linear: of summands they make summands, so that sums can wait. An operator
-is linear in all tensors of a set of its arguments together, the others fixed: a sum in both of its operands,
-a product in each. A set counts only where all of it are tensors: adding a number is not linear.
+A table lists in what operators are linear: their results of partial inputs are partial, so sums can wait. An
+operator is linear in all tensors of a set of its arguments together, the others fixed: a sum in both of its
+operands, a product in each. A set counts only where all of it are tensors: adding a number is not linear.
 """
 
 from __future__ import annotations

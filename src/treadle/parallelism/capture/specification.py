@@ -1,8 +1,8 @@
-"""What an operator does to dimensions, in the words of ``einsum``: ``"ij,jk->ik"``.
+"""Dimensions of an operator in the notation of ``einsum``: ``"ij,jk->ik"``.
 
-A letter is a role: wherever it stands, dimensions are unified. ``(kg)`` is a dimension that is a product of
-roles, the outermost first; ``...`` are any leading dimensions, the same wherever it stands; ``1`` is a
-dimension of size 1, kept by no operand; a letter followed by ``!`` is a role that the operator cannot be
+A character is a role: wherever it appears, dimensions are unified. ``(kg)`` is a dimension that is a product
+of roles, the outermost first; ``...`` are any leading dimensions, the same wherever it stands; ``1`` is a
+dimension of size 1, kept by no operand; a character followed by ``!`` is a role that the operator cannot be
 split over. An empty word is a scalar.
 """
 

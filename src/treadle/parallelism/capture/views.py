@@ -1,4 +1,4 @@
-"""Views: operators that only tell how a tensor is seen."""
+"""Views: operators that only change the shape of a tensor."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What a plan costs and whether it computes what the model does, told by code that no search shares."""
+"""Cost of a plan, and whether it computes what the model does, by code independent of the search."""

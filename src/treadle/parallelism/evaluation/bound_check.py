@@ -1,4 +1,4 @@
-"""Lower bounds checked in one pass: no search, whatever multipliers and messages somebody hands over.
+"""Lower bounds checked in one pass, without search, for any given multipliers and messages.
 
 For shares a of compute, prices mu >= 0 of bytes and any plan that keeps to the limit M,
 
@@ -7,10 +7,10 @@ For shares a of compute, prices mu >= 0 of bytes and any plan that keeps to the 
 because the larger of C and W is no less than any mean of them, and bytes - M is not positive. The right side
 is a sum of tables over one node or two. A message moves an amount from the table over two nodes to one of
 them, which changes no plan's sum; then the sum of all tables' least entries, each by itself, is no more than
-any plan's. It is told with the rounding of these sums taken off.
+any plan's. The rounding of these sums is subtracted.
 
 A proof may take the plans box by box: a box falls apart by the states of one node, which must all be in one
-of its pieces, and each box that does not is bounded so. Layers that differ are bounded by the dual of their
+of its parts, and each box that does not is bounded so. Layers that differ are bounded by the dual of their
 master program: at one price of bytes at each moment for all of them, the cheapest block and the cheapest ends
 are each bounded by a proof of their own, since bytes that a mixture holds are no less than the mean over its
 layers.
@@ -32,7 +32,7 @@ from treadle.parallelism.search.factor_graph import Factor, FactorGraph, FloatAr
 
 _ROUNDING = 2.0**-52
 Box: TypeAlias = Sequence[BoolArray]
-"""By node which states plans may take."""
+"""Allowed states of each node."""
 
 
 def checked_proof(
@@ -48,9 +48,9 @@ def checked_proof(
     Parameters
     ----------
     graph : FactorGraph
-        As it was posed: nothing removed.
+        The original problem: nothing removed.
     steps : iterable of ProofStep
-        Depth first, the pieces of a box in their order.
+        Depth first, the parts of a box in their order.
     overlap, memory_bytes
         As of `checked_bound`.
     within : sequence of int arrays, optional
@@ -59,7 +59,7 @@ def checked_proof(
     Raises
     ------
     ScheduleError
-        If the boxes do not cover all plans, or a witness proves nothing.
+        If the boxes do not cover all plans, or a certificate is invalid.
     """
 
     def bounded(witness: BoundCertificate, box: Box) -> float:
@@ -92,7 +92,7 @@ def checked_mixture(
         Seconds for each byte at each moment, 0 or more.
     proofs : pair of iterables of ProofStep
         Of the block's graph and of that of the ends, whose nodes are those of each side and of the boundary
-        in ascending order; the witnesses' own prices do not count.
+        in ascending order; the certificates' own prices do not count.
     overlap, memory_bytes
         As of `checked_bound`; not over the whole model.
 
@@ -191,7 +191,7 @@ def checked_bound(
     Parameters
     ----------
     graph : FactorGraph
-        As it was posed: nothing removed.
+        The original problem: nothing removed.
     witness : BoundCertificate
     overlap : str
     memory_bytes : float
@@ -202,8 +202,8 @@ def checked_bound(
     Raises
     ------
     ScheduleError
-        If the witness does not fit the graph, a share lies outside 0 to 1, or a price is negative: such a
-        witness proves nothing.
+        If the certificate does not fit the graph, a share lies outside 0 to 1, or a price is negative: such a
+        certificate is invalid.
     """
     weights = _weights(graph, witness, overlap)
     n_moments, limit = len(witness.prices), _paid(float(sum(witness.prices)), memory_bytes)
@@ -221,7 +221,7 @@ def _paid(prices: float, memory_bytes: float) -> float:
 
 
 def _weights(graph: FactorGraph, witness: BoundCertificate, overlap: str) -> FloatArray:
-    """What a witness charges for each quantity, so that no step is quicker than it costs."""
+    """Prices of a certificate for each quantity, such that no step is faster than its cost."""
     names = graph.quantities
     if overlap not in OVERLAPS:
         raise ScheduleError(f"overlap {overlap!r}; expected {', '.join(OVERLAPS)}")
@@ -245,7 +245,7 @@ def _weights(graph: FactorGraph, witness: BoundCertificate, overlap: str) -> Flo
 
 
 def least_sum(graph: FactorGraph, weights: FloatArray, messages: FloatArray, box: Box | None = None) -> float:
-    """What no plan's weighted sum of quantities goes below, by messages that anybody made.
+    """Lower bound of all plans' weighted sums of quantities, by any messages.
 
     Parameters
     ----------
@@ -297,7 +297,7 @@ def least_sum(graph: FactorGraph, weights: FloatArray, messages: FloatArray, box
 
 
 def _charged(part: Factor, weights: FloatArray, *states: Int64Array) -> FloatArray:
-    """What a factor's states cost at some weights, 0 or more; quantities often have one table."""
+    """Costs of a factor's states at nonnegative weights; quantities often share a table."""
     shared: dict[int, tuple[FloatArray, float]] = {}
     for quantity, table in part.tables.items():
         if weights[quantity]:
@@ -313,7 +313,7 @@ def _charged(part: Factor, weights: FloatArray, *states: Int64Array) -> FloatArr
 
 
 def _possible(graph: FactorGraph, box: Box | None) -> list[BoolArray] | None:
-    """States that some plan of a box may take, as far as pairs tell; None where a node has none."""
+    """States that some plan of a box may take, by pairwise consistency; None if a node has none."""
     found = [np.ones(size, bool) for size in graph.sizes] if box is None else [one.copy() for one in box]
     bans = [part for part in graph.factors if part.forbidden is not None]
     changed = set(range(graph.n_nodes))

@@ -28,13 +28,13 @@ from treadle.training.costs import Costs
 @brief("seconds", "compute_s", "communication_s", "peak_bytes", "overlap")
 @dataclass(frozen=True)
 class Evaluation:
-    """What a plan costs.
+    """Cost of a plan.
 
     Parameters
     ----------
     seconds : float
         Of a step, as the search estimates it: of each layer the longer of computing with what it waits for
-        and of the communication beside it. `plan_timeline` has the step task by task.
+        and of the overlapped communication. `plan_timeline` has the step task by task.
     overlap : str
         Where communication hides behind compute: within each layer, nowhere, or over the whole model.
     parts : tuple of PartTimes
@@ -58,12 +58,12 @@ class Evaluation:
 
     @property
     def compute_s(self) -> float:
-        """Of all runs of one micro-batch, on all stages."""
+        """Seconds of all runs of one micro-batch, on all stages."""
         return sum(one.runs * one.compute_s for one in self.parts)
 
     @property
     def communication_s(self) -> float:
-        """Of all runs of one micro-batch, on all stages."""
+        """Seconds of all runs of one micro-batch, on all stages."""
         return sum(one.runs * one.communication_s for one in self.parts) + self.switch_s
 
     @cached_property
@@ -93,7 +93,7 @@ class Evaluation:
 
     @cached_property
     def by_axes(self) -> Mapping[tuple[str, ...], tuple[int, int, float]]:
-        """By axes: collectives of one micro-batch, bytes of ranks' larger buffers, seconds."""
+        """Collectives of one micro-batch by axes: count, bytes of ranks' larger buffers, seconds."""
         found: dict[tuple[str, ...], tuple[int, int, float]] = {}
         for runs, one in self.movements:
             count, size, seconds = found.get(one.collective.axes, (0, 0, 0.0))
@@ -124,10 +124,10 @@ def evaluate(
         Of a rank's device.
     overlap : str
         ``layer``: of each layer the longer counts of computing with what it waits for, and of the
-        communication beside it; ``none``: both; ``model``: the longer of the totals (no schedule reaches
+        overlapped communication; ``none``: both; ``model``: the longer of the totals (no schedule reaches
         that where layers differ).
-    passages : Passages, optional
-        Of that mesh and these costs: plans that are evaluated with the same ones find each passage once.
+    passages : Reshardings, optional
+        Of that mesh and these costs: plans that are evaluated with the same ones compute each once.
 
     Raises
     ------
@@ -183,7 +183,7 @@ def _in_a_row(
 
 
 def together_s(serial_s: float, beside_s: float, kappa: float) -> float:
-    """Return the seconds of two tasks that run at once, each kappa times as slow while the other runs."""
+    """Return the seconds of two concurrent tasks, each kappa times as slow while the other runs."""
     return max(serial_s, beside_s) + (kappa - 1) * min(serial_s, beside_s)
 
 

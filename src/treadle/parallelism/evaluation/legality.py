@@ -1,13 +1,13 @@
 """Whether a plan's operators compute what the graph's do: along each axis, from what a kind means.
 
-Along an axis either one role of the operator is cut, or some operands are summands, or all ranks do the same.
+Along an axis either one role of the operator is cut, or some operands are partial, or all ranks do the same.
 
 - *Cut.* The results of an operator at one place of a role depend on operands at that place only (that is what
   it means that a role is no ``whole`` one). So operands and results that have the role are cut there, in the
-  same order of axes; operands that lack it are whole. A result that lacks it adds over it, and is a summand:
+  same order of axes; operands that lack it are whole. A result that lacks it adds over it, and is partial:
   of EINSUM always; of REDUCTION where it adds (not of a maximum); of others where the operator is linear in
   operands that all have the role, so that parts of those give parts of the result.
-- *Summands.* The operator is linear in just these operands together; all results are summands.
+- *Partial.* The operator is linear in exactly these operands together; all results are partial.
 - ATTENTION is cut only by roles that both queries and their output have: over the size of a head it would
   have to add before the softmax, over keys after it. DISPATCH and COMBINE link a token's role with that of
   the places of an expert: ranks with tokens of their own fill places of their own.
@@ -27,7 +27,7 @@ _NO_SUMS = ("amax", "amin", "max", "min", "any", "all", "argmax", "argmin", "pro
 
 
 def operator_faults(node: Node, plan: OperatorPlan, sizes: Mapping[str, int]) -> Iterator[Unsupported]:
-    """Why an operator cannot run as planned; nothing if it can.
+    """Yield why an operator cannot run as planned.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ def _summands(
 
 
 def role_fault(node: Node, role: Index, how: str) -> Unsupported | None:
-    """Why an operator cannot be done part by part of a role; ``how`` says by what, for the message."""
+    """Yield why an operator cannot be split along a role; ``how`` names the split in the message."""
     alike = _alike(node, role)
     if alike & node.whole:
         return Unsupported(f"is cut {how} over a role that it needs whole", node.name)
@@ -123,7 +123,7 @@ def _cut(
 
 
 def _adds(node: Node, alike: set[Index]) -> bool:
-    """Whether parts of a role give summands of a result without it."""
+    """Whether parts of a role give partial sums of a result without it."""
     if node.kind is OperatorKind.EINSUM:
         return True
     if node.kind is OperatorKind.REDUCTION:
@@ -133,7 +133,7 @@ def _adds(node: Node, alike: set[Index]) -> bool:
 
 
 def _linked(node: Node) -> dict[Index, Index]:
-    """Of DISPATCH and COMBINE: the role of an expert's places stands for that of tokens."""
+    """Map roles of DISPATCH and COMBINE: an expert's slots correspond to tokens."""
     if node.kind not in (OperatorKind.DISPATCH, OperatorKind.COMBINE):
         return {}
     at_experts, rest = _at_experts(node)
@@ -143,7 +143,7 @@ def _linked(node: Node) -> dict[Index, Index]:
 
 
 def _choice_roles(node: Node) -> set[Index]:
-    """Of DISPATCH and COMBINE: roles that count the experts of one token."""
+    """Return the roles of DISPATCH and COMBINE that count the experts of one token."""
     at_experts, rest = _at_experts(node)
     return {role for one in rest for role in one if not all(role in o for o in rest)} - set(at_experts)
 
@@ -171,7 +171,7 @@ def _order_faults(node: Node, plan: OperatorPlan) -> Iterator[Unsupported]:
 
 
 def _place(roles: Dims, state: Sharding, axis: str) -> Index | str | None:
-    """What an axis does to a tensor: the role that it cuts, ``+`` where it leaves summands, or nothing."""
+    """Describe an axis's effect on a tensor: the sharded role, ``+`` for partial, or nothing."""
     if axis in state.partial:
         return "+"
     cutting = zip(factors(roles), state.dims, strict=True)

@@ -1,9 +1,9 @@
-"""What a rank holds at each moment of a part's run: every tensor from when it is there to its last use.
+"""Memory of a rank at each moment of a part's run: every tensor from its creation to its last use.
 
-A moment is an operator that runs. Beside what is held throughout (`evaluation.held_throughout`) there are:
+A moment is an operator that runs. Besides what is held throughout (`evaluation.held_throughout`) there are:
 
 - tensors that wait for a reader, in the state from which readers take them; one chunk of those within a loop;
-- what was gathered or laid anew for the operators of the unit that runs, where that is another state;
+- what was gathered or resharded for the operators of the unit that runs, where that is another state;
 - the operator's results.
 
 A loop's operators take what comes from outside for all chunks, and give what goes out after the last: both
@@ -50,7 +50,7 @@ class Moment:
 
     @property
     def n_bytes(self) -> int:
-        """Of all that is held."""
+        """Peak of all that is held."""
         return sum(one.n_bytes for one in self.contents)
 
 
@@ -79,7 +79,7 @@ def moments(run: PartRun) -> Iterator[Moment]:
 
 
 def saved(run: PartRun) -> Iterator[Held]:
-    """What one run keeps from its forward to its backward pass."""
+    """Tensors that one run saves from its forward to its backward pass."""
     for tensor in run.graph.tensors():
         name = run.graph.spelled(tensor)
         state = run.plan.saved(name)
@@ -131,7 +131,7 @@ def _waits(run: PartRun, tensor: TensorRef, phase: Phase) -> bool:
 
 
 def _taken(run: PartRun, phase: Phase, unit: RunUnit) -> Iterator[Held]:
-    """What was laid anew for a unit, of tensors from outside: for each operand by itself, as it is paid."""
+    """Resharded outside tensors of a unit: each operand separately, as it is paid."""
     for (tensor, when), readings in run.readings.items():
         if when is not phase or tensor.node in unit.nodes:
             continue
@@ -142,7 +142,7 @@ def _taken(run: PartRun, phase: Phase, unit: RunUnit) -> Iterator[Held]:
 
 
 def _inside(run: PartRun, phase: Phase, unit: RunUnit, number: int) -> Iterator[Held]:
-    """What a unit's operator makes; in a loop also what is between its operators, one chunk of it."""
+    """Results of a unit's operator; in a loop also one chunk of the tensors between its operators."""
     place = {node: at for at, node in enumerate(unit.nodes)}
     for node in unit.nodes:
         for tensor, state in zip(run.graph.results(node), run.operator(node).outputs, strict=True):

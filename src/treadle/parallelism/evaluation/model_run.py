@@ -39,14 +39,14 @@ class ModelRun:
         self.layers = [(part, next(choices[part], 0)) for part in model.order]
         """Part and plan of each layer."""
         self.runs: dict[tuple[int, int], PartRun] = {}
-        """By part and plan."""
+        """Runs by part and plan."""
         for at, chosen in dict.fromkeys(self.layers):
             part = model.parts[at]
             own = plan.parts[part.name][chosen]
             self.runs[at, chosen] = PartRun(part, own, own.boundary or plan.boundary, self.sizes)
 
     def faults(self) -> Iterator[Unsupported]:
-        """Why the plan computes something else than the model."""
+        """Reasons why the plan computes something else than the model."""
         for (part, chosen), run in self.runs.items():
             name = self.model.parts[part].name
             number = f" plan {chosen}" if len(self.plan.parts[name]) > 1 else ""
@@ -90,7 +90,7 @@ class ModelRun:
                 yield Moment(one.part, one.phase, one.node, tuple(held for held in contents if held.n_bytes))
 
     def _throughout(self, key: tuple[int, int], numbers: DeviceNumbers) -> list[Held]:
-        """What a rank holds while the last layer of a plan runs: all that was saved until then."""
+        """Memory of a rank while the last layer of a plan runs: all that was saved until then."""
         last = max(at for at, one in enumerate(self.layers) if one == key)
         in_flight = self._in_flight(last)
         spread = numbers.spread_bytes[self.plan.zero]
@@ -125,7 +125,7 @@ class ModelRun:
 
 @cache
 def _most_in_flight(stage: int, stages: int, micro_batches: int, interleave: int) -> tuple[int, ...]:
-    """Return the micro-batches that each piece of a stage keeps when the stage keeps most."""
+    """Return the micro-batches that each virtual stage holds when its stage holds most."""
     kept, most = [0] * interleave, [0] * interleave
     for visit in stage_order(stage, stages, micro_batches, interleave):
         kept[visit.chunk // stages] += 1 if visit.is_forward else -1

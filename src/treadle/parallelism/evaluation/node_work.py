@@ -1,6 +1,6 @@
-"""What operators cost by themselves: floating-point operations, bytes of memory, seconds.
+"""Costs of single operators: floating-point operations, bytes of memory, seconds.
 
-From the graph alone: a product of two tensors takes 2 operations for each combination of its letters,
+From the graph alone: a product of two tensors takes 2 operations for each combination of its dimensions,
 attention two products (scores; scores with values), half of it where tokens only see those before them.
 """
 
@@ -30,7 +30,7 @@ _ATTENTION_BACKWARD = 2.5
 
 @dataclass(frozen=True)
 class DeviceNumbers:
-    """What a device does, and what an optimizer asks of it.
+    """Rates of a device, and costs of an optimizer.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ class DeviceNumbers:
     stored_bytes : int
         Held per parameter: weight and gradient of 2 bytes, master and two moments of 4.
     kappa : float
-        While the device computes and communicates, both take so many times as long: 1 to 2.
+        While the device computes and communicates, both take this factor longer: 1 to 2.
     spread_bytes : tuple of three ints
         Of these, what ZeRO-0, 1 and 2 shard over ranks that hold the same parameters.
     attention_flops_per_s : float, optional
@@ -75,7 +75,7 @@ class DeviceNumbers:
 
     @classmethod
     def of(cls, times: RooflineTimes, kappa: float = 1.0) -> DeviceNumbers:
-        """Of an accelerator that reaches shares of its peak and of its memory's bandwidth."""
+        """Return the numbers of an accelerator at fractions of its peak and its memory bandwidth."""
         device, share = times.device, times.memory_efficiency
         return cls(
             device.peak(times.precision) * times.efficiency,

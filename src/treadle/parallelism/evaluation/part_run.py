@@ -41,7 +41,7 @@ from treadle.unsupported import Unsupported
 
 @dataclass(frozen=True)
 class Reading:
-    """Somebody takes a tensor in a state: an operator, or (-1) what leaves the part."""
+    """A reader of a tensor in a state: an operator, or (-1) the end of the part."""
 
     node: int
     state: Sharding
@@ -81,7 +81,7 @@ _WHOLE = None, 1
 
 @dataclass(frozen=True)
 class RunUnit:
-    """What runs one after the other without anything in between: an operator, or a loop."""
+    """An uninterrupted unit of execution: an operator, or a loop."""
 
     nodes: tuple[int, ...]
     chunk: Chunk | None = None
@@ -121,7 +121,7 @@ class PartRun:
         return {phase: frozenset(nodes) for phase, nodes in self.running.items()}
 
     def stored(self, tensor: TensorRef) -> Sharding:
-        """Where a placeholder lies."""
+        """Return the state of a placeholder."""
         node = self.graph.nodes[tensor.node]
         if tensor == self.part.enters:
             return boundary_state(self.part, tensor, self.boundary.activation)
@@ -155,13 +155,13 @@ class PartRun:
         return source
 
     def over_tensor(self, tensor: TensorRef, dims: Dims, state: Sharding) -> Sharding:
-        """A state over some dimensions as one over the factors of a tensor of the same atoms."""
+        """Convert a state over some dimensions to the factors of a tensor of the same base dimensions."""
         axes = dict(zip(factors(dims), state.dims, strict=True))
         return Sharding(tuple(axes.get(index, ()) for index in self.graph.factors(tensor)), state.partial)
 
     @cached_property
     def readings(self) -> dict[tuple[TensorRef, Phase], tuple[Reading, ...]]:
-        """By tensor and phase who takes it how."""
+        """Readers of each tensor and phase, with their states."""
         found: dict[tuple[TensorRef, Phase], list[Reading]] = {}
         for phase, nodes in self.running.items():
             for number in nodes:
@@ -295,7 +295,7 @@ class PartRun:
         return tuple(done)
 
     def faults(self) -> Iterator[Unsupported]:
-        """Why the part cannot run as planned."""
+        """Yield why the part cannot run as planned."""
         for phase, numbers in self.running.items():
             for number in numbers:
                 node = self.graph.nodes[number]
@@ -321,7 +321,7 @@ class PartRun:
         yield from (units for units in map(self.units, Phase) if isinstance(units, Unsupported))
 
     def _loop_faults(self, number: int) -> Iterator[Unsupported]:
-        """A loop takes one chunk at a time of every operand that has its letter; others are there whole."""
+        """A loop takes one chunk at a time of every operand with its dimension; others are complete."""
         node, plan = self.graph.nodes[number], self.operator(number)
         if plan.chunk is None:
             return
@@ -363,7 +363,7 @@ class PartRun:
                 )
 
     def _loop_axes(self, number: int, role: Index) -> Iterator[tuple[str, ...]]:
-        """The axes that cut the loop's letter in what an operator takes and makes."""
+        """Axes that shard the loop's dimension in an operator's inputs and results."""
         for side, state in sides(self.graph.nodes[number], self.operator(number)):
             cutting = zip(factors(side.roles), state.dims, strict=True)
             yield from (axes for one, axes in cutting if one == role)

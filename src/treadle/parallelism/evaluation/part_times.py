@@ -11,12 +11,12 @@ from treadle.parallelism.graph.compute_graph import Phase
 
 
 class Role(Enum):
-    """What is moved, and so when."""
+    """Kind of moved tensor, which determines the time of moving."""
 
     WAIT = "wait"
-    """What was made just before: computing waits for it."""
+    """A new result: computing waits for it."""
     SAVED = "saved"
-    """What was saved, or is being saved: while the operator before computes."""
+    """A saved tensor, or one being saved: moved while the operator before computes."""
     WEIGHT = "weight"
     """Parameters, gathered ahead."""
     GRADIENT = "gradient"
@@ -34,7 +34,7 @@ class Movement:
     collective : Collective
         Kind, axes, bytes of a rank's larger buffer.
     count : int
-        In one run of the part (chunks of a loop each have theirs).
+        In one run of the part (chunks of a loop each have their own).
     seconds : float
         Of all of these.
     part, tensor : str
@@ -96,12 +96,12 @@ class PartTimes:
 
     @property
     def compute_s(self) -> float:
-        """Of a run, the optimizer included."""
+        """Seconds of a run, the optimizer included."""
         return self.forward_s + self.backward_s + self.optimizer_s
 
     @property
     def communication_s(self) -> float:
-        """Of a run."""
+        """Seconds of a run."""
         return self.forward_moved_s + self.backward_moved_s
 
     def serial_s(self, micro_batches: int = 1) -> float:
@@ -110,7 +110,7 @@ class PartTimes:
         return self.forward_s + self.backward_s + self.optimizer_s / micro_batches + waits
 
     def overlapped_s(self, micro_batches: int = 1) -> float:
-        """Return the seconds of communication beside computing, of a micro-batch."""
+        """Return the seconds of overlapped communication, of a micro-batch."""
         share = partial_sum_fraction(self.zero, micro_batches)
         return sum(
             one.seconds * (share if one.role is Role.SUM else 1)

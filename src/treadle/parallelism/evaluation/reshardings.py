@@ -4,11 +4,11 @@ What a rank holds of a state is a block of the tensor: each axis in a dimension'
 before it left, and along partial axes the ranks' blocks add up. So only the last axes of the lists can be
 taken away such that the blocks of a group make a larger block; everything else follows:
 
-- the group over the last axes of some lists gathers (all-gather), or hands on what it holds to be cut anew at
-  the ends of lists: by one all-to-all where no list both loses and gains (then each rank holds an equal part
-  of what each other wants), by two for any new cut (the first spreads, the second delivers);
+- the group over the last axes of some lists gathers (all-gather), or exchanges what it holds to be sharded
+  again at the ends of lists: by one all-to-all where no list both loses and gains (then each rank holds an
+  equal part of what each other wants), by two for any new cut (the first spreads, the second delivers);
 - a group over partial axes adds (all-reduce), or adds and keeps a part each (reduce-scatter);
-- by itself a rank cuts what it holds, or takes it as its summand and zeros elsewhere.
+- a rank locally slices what it holds, or uses it as its partial sum, with zeros elsewhere.
 
 Shares nothing with ``state.moves`` and ``state.transitions``, which the search reads; tests hold both against
 the sets of elements that ranks hold.
@@ -31,7 +31,7 @@ from treadle.training.costs import Costs, RememberedCosts
 _Lists = tuple[tuple[str, ...], ...]
 _State = tuple[_Lists, frozenset[str]]
 _Edge = tuple[_State, CollectiveKind | None, frozenset[str], int]
-"""Where to, by what, along which axes, how often in a row."""
+"""One step: target, collective, axes, repetitions."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Resharding:
 
 
 class Reshardings:
-    """Cheapest passages on a mesh, each found once.
+    """Cheapest reshardings on a mesh, each computed once.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ class Reshardings:
     def cheapest(
         self, source: Sharding, target: Sharding, *, shape: tuple[int, ...], element_bytes: int
     ) -> Resharding:
-        """The passage of least seconds.
+        """Return the fastest resharding.
 
         Parameters
         ----------
@@ -168,7 +168,7 @@ class Reshardings:
         return tuple(axis for axis in self.sizes if axis in axes)
 
     def _step_s(self, kind: CollectiveKind, axes: frozenset[str], size_bytes: int) -> float:
-        """The same seconds as `time_s`, found quicker: it is asked hundreds of thousands of times."""
+        """Return the same seconds as `time_s`, faster: it is called hundreds of thousands of times."""
         key = kind.value, axes, size_bytes
         if key not in self._steps:
             self._steps[key] = self.time_s(PricedCollective(kind, self._in_order(axes), size_bytes))
@@ -180,7 +180,7 @@ class Reshardings:
         return self._parts[lists]
 
     def _left(self, here: _State, end: _State, whole: int) -> float:
-        """No passage to the end takes less: an axis that must be communicated takes part in a collective."""
+        """Lower bound of the remaining seconds: an axis that must be communicated is in some collective."""
         if whole not in self._least:
             self._least[whole] = self._least_by_axis(whole)
         at_end = _places(end)
@@ -217,7 +217,7 @@ _KINDS = (
 
 
 def _places(state: _State) -> dict[str, int]:
-    """By axis the list that it stands in, -1 where it is partial."""
+    """Return the list of each axis, -1 where it is partial."""
     found = {axis: at for at, names in enumerate(state[0]) for axis in names}
     found.update((axis, -1) for axis in state[1])
     return found

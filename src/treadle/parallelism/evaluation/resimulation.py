@@ -51,7 +51,7 @@ class NamedLayout:
     left_out: tuple[str, ...]
 
     def summary(self, plan: ParallelPlan) -> str:
-        """As for ``treadle train --mesh``: ``fsdp=16,tp=8``."""
+        """Notation of ``treadle train --mesh``: ``fsdp=16,tp=8``."""
         sizes = dict(zip(plan.mesh.axis_names, plan.mesh.shape, strict=True))
         return ",".join(f"{form}={prod(sizes[axis] for axis in axes)}" for form, axes in self.axes.items())
 
@@ -114,7 +114,7 @@ def resimulate(
 
     Returns
     -------
-    Retimed, or why no layout of `train` is near, or why `train` refuses it
+    Resimulated, or why no layout of `train` is near, or why `train` rejects it
     """
     layout = nearest_layout(plan, model)
     if isinstance(layout, Unsupported):
@@ -155,7 +155,7 @@ def resimulate(
 
 @dataclass(frozen=True)
 class _ByForm(DerivedCosts):
-    """Costs of a plan's axes, asked for by forms."""
+    """Costs of a plan's axes, by form."""
 
     axes: Mapping[str, tuple[str, ...]]
     order: tuple[str, ...]
@@ -218,7 +218,7 @@ def _runs(plan: ParallelPlan, model: ModelGraph) -> list[tuple[ModelPart, PartPl
 
 
 def _work_by_form(plan: ParallelPlan, model: ModelGraph, axis: str) -> dict[str, float]:
-    """Operations of the forward pass by what `train` calls the cut of their letter; "" where none is cut."""
+    """Operations of the forward pass by `train`'s name of their sharding; "" where none is sharded."""
     forms = {
         **dict.fromkeys(_expert_letters(model), "ep"), model.sequence: "cp", model.batch: "dp", "": ""
     }  # fmt: skip
@@ -293,7 +293,7 @@ def _other_shards(plan: ParallelPlan, model: ModelGraph, axes: Mapping[str, Sequ
 
 
 def _recomputed(plan: ParallelPlan, model: ModelGraph) -> tuple[Recompute, list[str]]:
-    """What runs once more, by work."""
+    """Work that is recomputed."""
     again = attention = total = unused = 0.0
     light = 0
     for part, own, count in _runs(plan, model):

@@ -1,8 +1,8 @@
-"""What is counted of a rank: its collectives (kind, ranks, bytes; any backend), and the bytes that it holds.
+"""Counters of a rank: its collectives (kind, ranks, bytes; any backend), and the bytes that it holds.
 
 Functional collectives and, on PyTorch's own groups, those of torch.distributed reach the dispatcher. A
 group that is written in Python, as that of the backend ``treadle``, is called by torch.distributed directly
-(FSDP2's all-gathers): its methods are watched as well. A collective that is seen in both places counts once.
+(FSDP2's all-gathers): its methods are counted as well. A collective that is seen in both places counts once.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ class RankHoldings:
         self.peak_bytes, self.peak_at = 0, ""
 
     def add(self, owner: object, held: Callable[[], Iterable[Tensor]]) -> None:
-        """Count what ``held`` tells from now on."""
+        """Count what ``held`` returns from now on."""
         self._owners[owner] = held
 
     def measure(self, moment: str, beside: Sequence[Tensor]) -> None:

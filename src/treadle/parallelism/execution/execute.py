@@ -42,7 +42,7 @@ MOST_RANKS = 16
 @brief("backend", "n_ranks", "largest_error", "n_collectives", "peak_bytes")
 @dataclass(frozen=True)
 class RankExecutions:
-    """What a plan did when it ran.
+    """Measurements of an executed plan.
 
     Parameters
     ----------
@@ -54,9 +54,9 @@ class RankExecutions:
     collectives : mapping from (kind, axes, bytes) to int
         How often each rank called each.
     peak_bytes : int
-        Of tensors that the fullest rank held at once: parameters, inputs, what is saved, and at an operator
-        what it takes and makes. Gradients where they are stored, and an optimizer's states, are not among
-        them.
+        Of tensors that the fullest rank held simultaneously: parameters, inputs, what is saved, and at an
+        operator what it takes and makes. Gradients where they are stored, and an optimizer's states, are not
+        among them.
     peak_at : str
         Phase, part and operator.
     parameter_bytes : int
@@ -76,7 +76,7 @@ class RankExecutions:
 
     @property
     def largest_error(self) -> float:
-        """Of all outputs and gradients; not a number if one of them is none."""
+        """Largest error of all outputs and gradients; not a number if one of them is."""
         return float(np.max(list(self.errors.values()) or [0.0]))
 
     @property
@@ -127,7 +127,7 @@ def execute(
 
 
 def _check_operators(task: RankTask) -> None:
-    """Refuse what no rank could run, before any is started."""
+    """Reject what no rank could run, before any is started."""
     place = BlockPosition(task.plan.mesh, 0)
     for part in task.model.parts:
         for plan in task.plan.parts[part.name]:
@@ -139,7 +139,7 @@ def _check_operators(task: RankTask) -> None:
 
 
 def _check_sources(part: ModelPart, plan: PartPlan, phase: Phase) -> None:
-    """What operators of a phase read must be made in it, stored or saved."""
+    """Check that inputs of a phase's operators are made in it, stored or saved."""
     graph = part.graph
     numbers = [number for unit in units_of(graph, plan, phase) for number in unit.numbers]
     for node in (graph.nodes[number] for number in numbers):

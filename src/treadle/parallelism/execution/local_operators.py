@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Cuts = dict[Index, tuple[str, ...]]
-"""By role the axes that cut it, the outermost first."""
+"""Axes that shard each role, the outermost first."""
 _RANDOM = ("native_dropout", "bernoulli", "rand_like", "rand", "randn")
 _BY_INDEX = ("scatter", "scatter_add", "index_put", "index_add")
 """Operators that write a role of their first operand by index."""
@@ -80,7 +80,7 @@ class LocalOperator:
     plan : OperatorPlan
     place : Place
     chunk : (Index, int), optional
-        A role of which operands and results hold one of so many equal parts.
+        A role of which operands and results hold one of `parts` equal parts.
 
     Raises
     ------
@@ -109,7 +109,7 @@ class LocalOperator:
         self.whole = self._by_index()
 
     def _settle_repeated(self, plan: OperatorPlan) -> None:
-        """A role that operands are repeated over, and no result has, is cut where results are summands."""
+        """A role that operands are repeated over, and no result has, is sharded where results are partial."""
         taken = {axis for one in plan.inputs for axis in (*one.axes, *one.partial)}
         left = [axis for axis in self.place.sizes if axis not in taken]
         left = [axis for axis in left if all(axis in one.partial for one in plan.outputs) and plan.outputs]
@@ -276,7 +276,7 @@ class LocalOperator:
         arguments["attn_mask"] = mask.expand(query.shape[0], query.shape[1], *seen.shape)
 
     def _once(self, arguments: dict[str, Any]) -> None:
-        """What is written into counts once, where ranks have parts of what is written."""
+        """Count the written tensor once, where ranks hold parts of the values."""
         first = set(factors(self.node.operands[0].roles))
         others = {role for operand in self.node.operands[1:] for role in factors(operand.roles)}
         axes = {axis for role in others - first for axis in self.cuts.get(role, ())}

@@ -167,7 +167,7 @@ class PartExecution:
         return Operand(operand.tensor, dims, dims)
 
     def _gradient_state(self, owner: TensorRef, operand: Operand) -> Sharding | None:
-        """Where a gradient must lie; None: of an input that nothing feeds, as it is made."""
+        """State of a gradient; None for an input that nothing feeds: as it is made."""
         if owner == self.part.enters:
             stored = boundary_state(self.part, owner, self.boundary.gradient)
         elif self.graph.nodes[owner.node].source is Source.PARAMETER:
@@ -188,7 +188,7 @@ class PartExecution:
 
     @property
     def outputs(self) -> list[Operand]:
-        """What the part gives, in order, as the graph's output has it."""
+        """Results of the part, in the order of the graph's output."""
         operands = self.graph.nodes[-1].operands
         return list(operands[: len(operands) - len(self.graph.gradients)])
 
@@ -245,7 +245,7 @@ class PartExecution:
         return self.sources[tensor]
 
     def _reading(self, tensor: TensorRef, phase: Phase) -> Local:
-        """What readers of a phase take a tensor from."""
+        """Source from which readers of a phase take a tensor."""
         shared = self.plan.shared(self.graph.spelled(tensor), phase)
         if shared is None:
             return self._source(tensor, phase)
@@ -285,12 +285,12 @@ class PartExecution:
 
 
 class _Loop:
-    """A loop of a part: what enters is taken whole, results without the letter are summed.
+    """A loop of a part: inputs are complete, results without the dimension are summed.
 
     Raises
     ------
     ScheduleError
-        If operators of the loop cut its letter differently, or read what only its end brings.
+        If operators of the loop shard its dimension differently, or read results of its end.
     """
 
     def __init__(self, run: PartExecution, unit: OrderedUnit, phase: Phase) -> None:
@@ -413,7 +413,7 @@ def _narrowed(value: Tensor, roles: Dims, role: Index, chunk: int, count: int) -
 
 
 def role_of(part: ModelPart, letter: str) -> Index:
-    """A role by its letter, with a ``'`` for each repetition."""
+    """Return a role by its name, with a ``'`` for each repetition."""
     name = letter.rstrip("'")
     for number, atom in enumerate(part.graph.atoms):
         if atom.name == name:

@@ -1,4 +1,4 @@
-"""What the independent evaluator says of a plan, in the terms of an execution."""
+"""The independent evaluator's prediction of an execution."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from treadle.training.costs import DerivedCosts, Seconds
 from treadle.unsupported import Unsupported
 
 LARGEST_ERROR = 1e-6
-"""Of outputs and gradients, over the largest number of each."""
+"""Error of outputs and gradients, relative to the largest number of each."""
 _ROUNDINGS = 16
 """In the last digit, that sums in another order may differ by."""
 
@@ -27,7 +27,7 @@ _ROUNDINGS = 16
 @brief("n_collectives", "peak_bytes", "peak_at")
 @dataclass(frozen=True)
 class Prediction:
-    """What ranks should do.
+    """Predicted work of ranks.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ def predicted(task: RankTask) -> Prediction:
 
 
 def _input_bytes(task: RankTask) -> dict[str, int]:
-    """By part the inputs and buffers that a rank holds while its last layer runs; `evaluation` has none."""
+    """Inputs and buffers of each part that a rank holds while its last layer runs; not in `evaluation`."""
     sizes, found, held = task.plan.sizes, dict[str, int](), 0
     for part, run in task.model.runs():
         states = task.plan.plan_of(part.name, run).inputs
@@ -79,12 +79,12 @@ def _input_bytes(task: RankTask) -> dict[str, int]:
 
 
 def tolerance(execution: RankExecutions) -> float:
-    """The largest error that is no fault: `LARGEST_ERROR`, or more where the numbers are coarser."""
+    """Largest error that is not a fault: `LARGEST_ERROR`, or more where the numbers are coarser."""
     return max(LARGEST_ERROR, _ROUNDINGS * execution.precision)
 
 
 def disagreements(execution: RankExecutions, prediction: Prediction) -> Iterator[Unsupported]:
-    """Where an execution went another way than one device, or than predicted; nothing if all is well."""
+    """Differences of an execution from one device, or from the prediction."""
     most = tolerance(execution)
     for name, error in execution.errors.items():
         if not error <= most:
@@ -102,7 +102,7 @@ _LEAST = 1e-6
 
 
 class UntiedCosts(DerivedCosts):
-    """Costs, each kind along each axes a little dearer than they are, by less than a millionth."""
+    """Costs, each kind along each axes increased by less than a millionth, to break ties."""
 
     def time_s(self, kind: CollectiveKind, axes: tuple[str, ...], size_bytes: int) -> Seconds:
         """Seconds of a collective."""

@@ -2,7 +2,7 @@
 
 Nothing here knows how a route was found. Blocks before and after a step are cut from the whole tensor by
 their shardings alone, and what goes from one rank to another is their overlap; a route that loses or doubles
-a part gives wrong numbers, or sizes that the collective refuses.
+a part gives wrong numbers, or sizes that the collective rejects.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class RankExchange:
         before: Sharding,
         after: Sharding,
     ) -> Tensor:
-        """Slice; or, where axes become partial, its own summand and zeros."""
+        """Slice; or, where axes become partial, its own part and zeros."""
         added = after.partial - before.partial
         if not added:
             return local[within(target, mine)].contiguous()

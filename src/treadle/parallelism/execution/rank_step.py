@@ -1,4 +1,4 @@
-"""What one rank does of a plan: all parts forward, then all backward."""
+"""One rank's execution of a plan: all parts forward, then all backward."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class RankTask:
 
 @dataclass
 class ReadTensor:
-    """What one rank brings back of one task.
+    """Result of one task on one rank.
 
     Parameters
     ----------
@@ -190,7 +190,7 @@ def _all_forward(
 
 
 def _handed(flowing: Local, run: PartExecution, tensor: TensorRef) -> Local:
-    """What leaves one part as the next stores it."""
+    """Output of one part in the state in which the next stores it."""
     shape = run.graph.factor_sizes(tensor)
     before = boundary_state(run.part, tensor, flowing.state)
     local = Local(flowing.value.reshape(before.local_shape(shape, run.place.sizes)), before)

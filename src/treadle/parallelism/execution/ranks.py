@@ -1,6 +1,6 @@
 """Ranks as processes of this machine: one process is started, which loads PyTorch once and forks the ranks.
 
-None outlives the call: they end with the process that started them, and all at once when one fails.
+None outlives the call: they end with the process that started them, and all together when one fails.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _PDEATHSIG = 1  # of prctl
 
 
 def apart(function: Callable[..., Result], *arguments: object, timeout_s: float) -> Result:
-    """What a function returns in a process of its own, which may fork: here threads may run already.
+    """Call a function in its own process, which may fork: here threads may run already.
 
     Raises
     ------
@@ -108,7 +108,7 @@ def _end_with(parent: int) -> None:
 def fork_ranks(
     n_ranks: int, backend: str, work: Callable[[int], Result], *, timeout_s: float
 ) -> list[Result]:
-    """What each rank of a job of torch.distributed returns; called in a process without threads.
+    """Return the results of a torch.distributed job's ranks; called in a process without threads.
 
     Parameters
     ----------

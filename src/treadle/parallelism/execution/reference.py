@@ -28,7 +28,7 @@ class RunValues:
     outputs : list of Tensor
         In the order of the graph's output.
     gradients : dict from node number to Tensor
-        Of parameters and of inputs that ask for it.
+        Of parameters and of inputs that require it.
     """
 
     part: str
@@ -102,7 +102,7 @@ def reference_step(model: ModelGraph, makes: Make | Mapping[str, Make], *, seed:
 
 
 def _whole_step(model: ModelGraph, make: Make, seed: int) -> list[RunValues]:
-    """Of a model that was captured as a whole: what is between its parts stays unknown."""
+    """Return the reference of a model that was captured in full: tensors between its parts are unknown."""
     import torch
 
     torch.manual_seed(seed)

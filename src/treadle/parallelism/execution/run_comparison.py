@@ -1,4 +1,4 @@
-"""What ranks brought back against the step on one device."""
+"""Comparison of the ranks' results with the step on one device."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def common_collectives(found: Sequence[ReadTensor], mesh: Mesh) -> dict[Collecti
 
 
 def _error(wanted: Any, parts: Sequence[tuple[Sharding, Any]], mesh: Mesh) -> float:
-    """The largest difference at any rank, or of sums of summands, over the largest number."""
+    """Return the largest difference at any rank, or of partial sums, over the largest number."""
     state, local = parts[0]
     sizes = axis_sizes(mesh)
     shape = [n * prod(sizes[axis] for axis in axes) for n, axes in zip(local.shape, state.dims, strict=True)]

@@ -20,7 +20,7 @@ class OrderedUnit:
     numbers : tuple of int
         Nodes.
     chunk : Chunk or None
-        Of the first: others may name the letter otherwise.
+        Of the first: others may name the dimension differently.
     """
 
     numbers: tuple[int, ...]
@@ -28,7 +28,7 @@ class OrderedUnit:
 
 
 def units_of(graph: ComputeGraph, plan: PartPlan, phase: Phase) -> list[OrderedUnit]:
-    """What runs in a phase, in an order that it can run in; the graph's own as far as loops allow.
+    """Return the units of a phase in executable order, the graph's own as far as loops allow.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Which block of a tensor each rank of a mesh holds; no torch.
+"""Block of a tensor that each rank of a mesh holds; without torch.
 
 A tensor is met by its factors: a dimension for each factor of its dimensions, the outermost first.
 """
@@ -35,7 +35,7 @@ class BlockPosition:
 
     @cached_property
     def at(self) -> dict[str, int]:
-        """Where it stands along each axis of at least 2 ranks."""
+        """Position along each axis of at least 2 ranks."""
         order = self.mesh.rank_order or range(self.mesh.n_ranks)
         places = np.unravel_index(tuple(order).index(self.rank), self.mesh.shape)
         names = zip(self.mesh.axis_names, places, strict=True)
@@ -70,7 +70,7 @@ def block(
 
 
 def overlap(first: Sequence[slice], second: Sequence[slice]) -> tuple[slice, ...] | None:
-    """What two blocks have in common; None if nothing."""
+    """Return the intersection of two blocks; None if empty."""
     cuts = tuple(
         slice(max(a.start, b.start), min(a.stop, b.stop)) for a, b in zip(first, second, strict=True)
     )

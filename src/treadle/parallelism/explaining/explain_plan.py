@@ -1,4 +1,4 @@
-"""What people ask of a plan that was found: its file, a tensor's story, what differs from another."""
+"""Explanations of a found plan: its file, a tensor's history, differences from another."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class ExplainedTensor:
 
 
 def explain_parallel_plan(result: ParallelizeResult) -> str:
-    """The plan of the first fabric as the text of its file, with what it was made for.
+    """Format the first fabric's plan as a file, with the setting it was computed for.
 
     Examples
     --------
@@ -95,7 +95,7 @@ def explain_parallel_plan(result: ParallelizeResult) -> str:
 
 
 def explain_tensor(result: ParallelizeResult, name: str) -> tuple[ExplainedTensor, ...]:
-    """What becomes of the tensors that a name means, in the plan of the first fabric.
+    """Explain the states of tensors with a name, in the plan of the first fabric.
 
     Parameters
     ----------
@@ -162,7 +162,7 @@ def _alternatives(
 
 
 def plan_changes(result: ParallelizeResult, path: Path | str) -> PlanChanges:
-    """What differs between the plan of the first fabric and one of a file, and what that costs there.
+    """List the differences between the first fabric's plan and one of a file, and their costs.
 
     Parameters
     ----------
@@ -172,7 +172,7 @@ def plan_changes(result: ParallelizeResult, path: Path | str) -> PlanChanges:
     Raises
     ------
     FormatError
-        If the file is no plan, or one of another model.
+        If the file is not a plan, or belongs to another model.
 
     Examples
     --------
@@ -199,7 +199,7 @@ def plan_changes(result: ParallelizeResult, path: Path | str) -> PlanChanges:
 
 
 def exported_plan(result: ParallelizeResult, suffix: str) -> tuple[str, tuple[Unsupported, ...]]:
-    """The plan of the first fabric for others, and what of it the text cannot say.
+    """Export the first fabric's plan for other tools, with what the format cannot express.
 
     Parameters
     ----------

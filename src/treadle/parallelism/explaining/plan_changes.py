@@ -1,4 +1,4 @@
-"""What differs between two plans of one model: boundaries, stored parameters, operators, what is kept."""
+"""Differences between two plans of one model: boundaries, stored parameters, operators, saved tensors."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Change:
 @brief("ours", "theirs", "changes")
 @dataclass(frozen=True)
 class PlanChanges:
-    """What differs between two plans, and what it costs.
+    """Differences between two plans, and their costs.
 
     Parameters
     ----------
@@ -115,7 +115,7 @@ def _in_part(part: ModelPart, ours: PartPlan, theirs: PartPlan, which: str) -> I
 
 
 def _operator_words(part: ModelPart, number: int, plan: OperatorPlan) -> str:
-    """What an operator makes, and how its results reach the backward pass."""
+    """Describe an operator's results, and how they reach the backward pass."""
     made = [
         spelled_state(dims_of(part, TensorRef(number, slot)), state)
         for slot, state in enumerate(plan.outputs)

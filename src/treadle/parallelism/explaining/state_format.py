@@ -1,7 +1,7 @@
-"""States of tensors as people read and type them: ``k:1/h:0,2``, by letters of the model's graph.
+"""States of tensors as people read and type them: ``k:1/h:0,2``, by dimensions of the model's graph.
 
-Letter k is cut by axis 1, letter h by axis 0 and what that leaves by axis 2; ``whole`` is everything at every
-rank. The letters are those that `str` of a model graph shows.
+Dimension k is sharded by axis 1, h by axis 0 and the rest by axis 2; ``whole`` is everything at every
+rank. The names are those of `str` of a model graph.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _WEIGHT = ".weight"
 
 
 def dims_of(part: ModelPart, tensor: TensorRef) -> tuple[str, ...]:
-    """A letter for each factor of a tensor, a ``'`` behind it where it stands there again."""
+    """Name each factor of a tensor, with a ``'`` if it appears again."""
     graph = part.graph
     return tuple(
         graph.atoms[index.atom].name + "'" * index.prime for dim in graph.result(tensor).dims for index in dim
@@ -45,12 +45,12 @@ def spelled_state(letters: Sequence[str], state: Sharding) -> str:
 
 
 def read_state(text: str, letters: Sequence[str], axes: Sequence[str], *, place: str) -> Sharding:
-    """A state that `spelled_state` spells, of a tensor that is no sum.
+    """Parse a state as `spelled_state` formats it, of a tensor that is not partial.
 
     Raises
     ------
     FormatError
-        Naming the letter or axis that is not there, or stands twice.
+        Naming the unknown or repeated dimension or axis.
     """
     cuts: dict[str, tuple[str, ...]] = {}
     for word in () if text.strip() == WHOLE else text.split("/"):

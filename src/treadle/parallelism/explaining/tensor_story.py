@@ -43,7 +43,7 @@ class ReshardingStep:
 
     @property
     def seconds(self) -> float:
-        """Of the collectives."""
+        """Seconds of the collectives."""
         return float(sum(step.seconds for step in self.steps))
 
 
@@ -58,7 +58,7 @@ class TensorStory:
         ``parameter``, or what makes it.
     letters : str
     whole_bytes : int
-    legs : tuple of Leg
+    legs : tuple of ReshardingStep
     """
 
     part: str
@@ -77,7 +77,7 @@ def tensor_story(
     Parameters
     ----------
     plan : ParallelPlan
-        Of the model that the part belongs to; of mixed layers the first one's is told.
+        Of the model that the part belongs to; for mixed layers that of the first one.
     part : ModelPart
     tensor : TensorRef
     mesh : Mesh
@@ -124,7 +124,7 @@ class _Teller:
             yield self.make_step(gradient, "gradient", "stored", self.own.parameters[node.path], made)
 
     def origin(self, tensor: TensorRef) -> tuple[Sharding, str]:
-        """Where a tensor comes from in its own phase."""
+        """Origin of a tensor in its own phase."""
         node, graph = self.graph.nodes[tensor.node], self.graph
         if node.kind is not OperatorKind.PLACEHOLDER:
             return self.own.operators[node.name].outputs[tensor.slot], f"{node.name} makes"
@@ -138,7 +138,7 @@ class _Teller:
         return self.own.inputs[node.name], "given"
 
     def readers(self, tensor: TensorRef, phase: Phase, source: Sharding) -> Iterator[ReshardingStep]:
-        """What operators of a phase take; operators that run once more read in both."""
+        """Inputs of a phase's operators; recomputed operators read in both phases."""
         shared = self.own.shared(self.graph.spelled(tensor), phase)
         if shared is not None:
             yield self.make_step(tensor, phase.value, "shared", shared, source)

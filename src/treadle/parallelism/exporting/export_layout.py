@@ -32,7 +32,7 @@ from treadle.unsupported import Unsupported
 
 
 class WeightUse(Enum):
-    """What an axis of the mesh is for."""
+    """Use of a mesh axis."""
 
     REPLICATED = "data parallel, parameters replicated"
     SHARDED = "data parallel, parameters sharded"
@@ -43,14 +43,14 @@ class WeightUse(Enum):
 
 
 class CutStyle(Enum):
-    """How a weight is cut along the tensor-parallel axis."""
+    """Sharding of a weight along the tensor-parallel axis."""
 
     COLUMNS = "ColwiseParallel"
     ROWS = "RowwiseParallel"
 
 
 class RecomputeSetting(Enum):
-    """What the backward pass computes again of a part."""
+    """Recomputed part of the forward pass."""
 
     NONE = "none"
     SOME = "selective"
@@ -121,7 +121,7 @@ class ExportLayout:
     gathers_again : bool
         Sharded parameters are gathered in the backward pass once more.
     parts : tuple of PartLayout
-    lost : tuple of Refusal
+    lost : tuple of Unsupported
         What the plan says beyond that.
     """
 
@@ -197,7 +197,7 @@ class _Reading:
         return ExportLayout(self.model.name, axes, cuts_sequence, self._gathers_again(), parts, lost)
 
     def _boundary_letters(self) -> dict[str, str]:
-        """By axis the letter of the activations between blocks that it cuts."""
+        """Dimension of the activations between blocks that each axis shards."""
         for part, _ in self.parts:
             if part.leaves is not None:
                 names = [name for name, _ in part.factors(part.leaves)]
@@ -368,7 +368,7 @@ class _Reading:
 
 
 def _cut_letter(graph: ComputeGraph, node: Node, plan: OperatorPlan, axis: str) -> str:
-    """The letter that an operator is cut by along an axis; "" if none."""
+    """Return the dimension that an axis shards of an operator; "" if none."""
     for side, state in sides(node, plan):
         for role, names in zip(factors(side.roles), state.dims, strict=True):
             if axis in names:
@@ -381,9 +381,10 @@ def _dim_of(graph: ComputeGraph, tensor: TensorRef, index: Index) -> int:
 
 
 def next_weights(part: ModelPart) -> dict[str, frozenset[str]]:
-    """By path of a weight those of the products of the forward pass that come next.
+    """For each weight's path, the paths of the next products of the forward pass.
 
-    Attention and whatever has no weight of its own lies between; norms, whose weights are no product's, too.
+    Attention and whatever has no weight of its own lies between; norms, whose weights are not in products,
+    too.
     """
     graph = part.graph
     path_of = {tensor: path for path, tensor in part.parameters.items()}

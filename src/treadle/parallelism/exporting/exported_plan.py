@@ -30,8 +30,8 @@ class ExportedPlan:
         One of `EXPORTS`.
     text : str
         Python, or TOML.
-    lost : tuple of Refusal
-        What the plan says and the text does not.
+    lost : tuple of Unsupported
+        Parts of the plan that the file does not express.
 
     Examples
     --------

@@ -121,7 +121,7 @@ def torch_code(layout: ExportLayout) -> str:
 
 
 def unsaid(layout: ExportLayout) -> tuple[Unsupported, ...]:
-    """What the plan says and the code does not."""
+    """Parts of the plan that the code does not express."""
     found = list(layout.lost)
     most = max(part.repeats for part in layout.parts)
     for part in layout.parts:

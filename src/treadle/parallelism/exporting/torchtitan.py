@@ -69,7 +69,7 @@ def torchtitan_settings(layout: ExportLayout, plan: ParallelPlan) -> str:
 
 
 def unsaid_by_settings(layout: ExportLayout) -> tuple[Unsupported, ...]:
-    """What the plan says and the settings do not."""
+    """Parts of the plan that the settings do not express."""
     found = list(layout.lost)
     if layout.of_use(WeightUse.TENSOR) and not layout.cuts_sequence:
         found.append(

@@ -1,8 +1,8 @@
 """Union-find with splitting: what dimensions of tensors are made of.
 
-Every dimension is a product of atoms, the outermost first. Two dimensions that an operator aligns are
-unified; where one is the product of several others, as after a view, it is split first, everywhere at once.
-So heads and head sizes, or groups of key heads, come out of the views of a model by themselves.
+Every dimension is a product of base dimensions, the outermost first. Two dimensions that an operator aligns
+are unified; where one is the product of several others, as after a view, it is split first, everywhere. So
+heads and head sizes, or groups of key heads, come out of the views of a model by themselves.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class IncommensurableError(TreadleError):
 
 
 class BaseDims:
-    """A growing set of atoms, numbered from 0.
+    """A growing set of base dimensions, numbered from 0.
 
     Examples
     --------
@@ -34,7 +34,7 @@ class BaseDims:
         self._parts: list[tuple[int, ...] | None] = []  # None: a leaf; one part: the same as that one
 
     def fresh(self, size: int) -> int:
-        """A new atom of this size (elements, >= 1)."""
+        """Add a base dimension of this size (elements, >= 1)."""
         if size < 1:
             raise TreadleError(f"a dimension has {size} elements; expected 1 or more")
         self._sizes.append(size)
@@ -42,11 +42,11 @@ class BaseDims:
         return len(self._sizes) - 1
 
     def size(self, atom: int) -> int:
-        """Elements of an atom."""
+        """Return the elements of a base dimension."""
         return self._sizes[atom]
 
     def leaves(self, atoms: Iterable[int]) -> tuple[int, ...]:
-        """What a sequence of atoms consists of now: representatives, split as far as they are."""
+        """Return the current parts of base dimensions: representatives, split as far as they are."""
         found: list[int] = []
         stack = list(atoms)[::-1]
         while stack:
@@ -61,13 +61,13 @@ class BaseDims:
         return tuple(found)
 
     def split(self, leaf: int, outer: int) -> tuple[int, int]:
-        """Split a leaf into an outer atom of this size and an inner one."""
+        """Split a leaf into an outer base dimension of this size and an inner one."""
         parts = self.fresh(outer), self.fresh(self._sizes[leaf] // outer)
         self._parts[leaf] = parts
         return parts
 
     def unify(self, first: Sequence[int], second: Sequence[int]) -> None:
-        """Make two row-major products of atoms one; atoms of size 1 are left out on both sides.
+        """Unify two row-major products of base dimensions; those of size 1 are left out on both sides.
 
         Raises
         ------
@@ -97,7 +97,7 @@ class BaseDims:
             raise self._refusal(first, second)
 
     def align(self, atoms: Sequence[int], sizes: Sequence[int]) -> None:
-        """Split atoms so that a row-major product of them falls into consecutive dims of these sizes."""
+        """Split base dimensions so that their row-major product has consecutive dims of these sizes."""
         self.unify(atoms, [self.fresh(size) for size in sizes])
 
     def _stack(self, atoms: Iterable[int]) -> list[int]:

@@ -1,12 +1,12 @@
 """The compute graph of a training step: operators, and tensors by their dimensions (section 5.3, Fig. 5.2b).
 
-A dimension is a tuple of atoms, the outermost first; views, transposes and copies are no operators: they
-are how an operator sees a tensor. Tensors are told by (node, slot), because an operator may have several
-results.
+A dimension is a tuple of base dimensions, outermost first; views, transposes and copies are not operators:
+they are how an operator sees a tensor. Tensors are identified by (node, slot), because an operator may have
+several results.
 
 An operator has **roles** of its own: self-attention meets one sequence twice, as queries and as keys, and a
-matrix times its transpose has one atom in two places. So an ``Index`` is an atom and a prime: of a tensor,
-the prime counts the atom's repetitions in that tensor; of a role, its repetitions in that operator.
+matrix times its transpose has one base dimension twice. So an ``Index`` is a base dimension and a prime: of a
+tensor, the prime counts its repetitions in that tensor; of a role, its repetitions in that operator.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from treadle.training.models.model_layer import Attended
 
 
 class OperatorKind(Enum):
-    """What an operator does with its roles.
+    """Kind of an operator.
 
     EINSUM and REDUCTION add over roles that no result has, GATHER reads them by index, SCATTER writes roles
     that no operand has (by index or by place), ATTENTION contracts queries with keys and those with values.
@@ -52,7 +52,7 @@ class Phase(Enum):
 
 
 class Source(Enum):
-    """What a placeholder stands for."""
+    """Kind of a placeholder."""
 
     PARAMETER = "parameter"
     BUFFER = "buffer"
@@ -61,7 +61,7 @@ class Source(Enum):
 
 
 class Index(NamedTuple):
-    """One factor of a dimension: an atom by its number, and which of its appearances this is."""
+    """One factor of a dimension: a base dimension's number, and which of its appearances this is."""
 
     atom: int
     prime: int = 0
@@ -78,7 +78,7 @@ def factors(dims: Dims) -> tuple[Index, ...]:
 
 @dataclass(frozen=True)
 class BaseDim:
-    """A factor of dimensions: its letter in print, and its elements."""
+    """A factor of dimensions: its printed name, and its size."""
 
     name: str
     size: int
@@ -100,7 +100,7 @@ class Operand:
     tensor : TensorRef
         Whose result it is.
     dims : Dims
-        Indices of that tensor, regrouped as the views in between tell.
+        Indices of that tensor, regrouped by the views in between.
     roles : Dims
         Those of the operator, one for each of ``dims``.
     """
@@ -158,7 +158,7 @@ class Node:
         Where the model calls it, if known.
     linear : tuple of tuples of int
         Sets of operands in which it is linear, all of a set taken together: of a sum ``((0, 1),)``, of a
-        product ``((0,), (1,))``. Summands of such a set give summands of the results. None are known of an
+        product ``((0,), (1,))``. Partial operands of such a set give partial results. None are known of an
         operator without any.
     arguments : mapping of str to value of JSON
         What it is called with, by name, as captured or as the operator of this package has it
@@ -206,7 +206,7 @@ class Node:
 
     @property
     def computes(self) -> bool:
-        """Whether it is no placeholder and not the output."""
+        """Whether it is neither a placeholder nor the output."""
         return self.kind not in (OperatorKind.PLACEHOLDER, OperatorKind.OUTPUT)
 
 
@@ -216,7 +216,7 @@ class ComputeGraph:
 
     Parameters
     ----------
-    atoms : tuple of Atom
+    atoms : tuple of BaseDim
         By number.
     nodes : tuple of Node
         Each reads results of earlier ones only; the last is the only OUTPUT.
@@ -280,7 +280,7 @@ class ComputeGraph:
         return self.atoms[index.atom].size
 
     def dim_name(self, index: Index) -> str:
-        """Name of a factor's atom, without its prime."""
+        """Name of a factor's base dimension, without its prime."""
         return self.atoms[index.atom].name
 
     def result(self, tensor: TensorRef) -> Result:
@@ -333,7 +333,7 @@ def output_of(nodes: Sequence[Node], tensors: Sequence[TensorRef]) -> Node:
 
 
 def dim_names() -> Iterator[str]:
-    """Names of atoms: a to z, A to Z, then with numbers (a1, b1, ...)."""
+    """Names of base dimensions: a to z, A to Z, then with numbers (a1, b1, ...)."""
     for number in count():
         for letter in ascii_lowercase + ascii_lowercase.upper():
             yield f"{letter}{number or ''}"

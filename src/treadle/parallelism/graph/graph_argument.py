@@ -32,12 +32,12 @@ def as_model_graph(
     notes : list of str
         What is assumed is added.
     micro_batches : int
-        The graph is that of one of so many parts of the step.
+        The graph is that of one of this many parts of the step.
 
     Raises
     ------
     TreadleError
-        For what is no model, without tokens where nothing tells them, or with tokens where the graph does.
+        For anything but a model, if tokens are unknown, or if tokens are given and the graph has them.
     """
     graph = value if isinstance(value, ModelGraph) else _read(value)
     if graph is not None:

@@ -24,11 +24,11 @@ from treadle.typed_files import Table
 
 VERSION = 1
 _MOST_PRIMES = 63
-"""Appearances of an atom in one tensor or operator."""
+"""Appearances of a base dimension in one tensor or operator."""
 
 
 def to_json(graph: ComputeGraph) -> dict[str, object]:
-    """A graph as a value of JSON; dimensions are lists of [atom, prime]."""
+    """Convert a graph to JSON; dimensions are lists of [base dimension, prime]."""
     return {
         "treadle": "compute graph",
         "version": VERSION,

@@ -11,7 +11,7 @@ from treadle.parallelism.graph.model_graph import ModelGraph, ModelPart, Tie
 from treadle.typed_files import Table, read_json
 
 MOST_CHARACTERS = 2**28
-"""Of a file: a language model of 32 layers, unfolded, has 4 million."""
+"""Largest file: a language model of 32 layers, unfolded, has 4 million."""
 
 
 class _Part(Table, frozen=True):
@@ -39,7 +39,7 @@ class _File(Table, frozen=True):
 
 
 def read_model_graph(text: str, *, source: str = "") -> ModelGraph:
-    """A model graph from the text of its file; FormatError if it is anything else."""
+    """Parse a model graph file; FormatError for anything else."""
     if len(text) > MOST_CHARACTERS:
         raise FormatError(
             f"model graph: {len(text)} characters; expected at most {MOST_CHARACTERS}", source=source

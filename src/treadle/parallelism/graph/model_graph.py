@@ -1,7 +1,7 @@
 """A whole model as compute graphs: parts that follow each other, one of them repeated as its layers are.
 
 All boundaries between parts, and between the repeats of a part, carry a tensor of one shape: the activations
-on the way forward, their gradient on the way back. So one state of each serves the whole model, and a layer
+on the way forward, their gradient on the way back. So one state of each fits the entire model, and a layer
 that is repeated is a part once.
 """
 
@@ -21,7 +21,7 @@ from treadle.parallelism.graph.compute_graph import ComputeGraph, Source, Tensor
 from treadle.parallelism.graph.graph_files import to_json
 
 VERSION = 1
-"""Of the JSON of model graphs."""
+"""Version of the JSON of model graphs."""
 
 
 @brief("name", "repeats", "graph")
@@ -46,7 +46,7 @@ class ModelPart:
     Raises
     ------
     TreadleError
-        If ``enters`` is no input with a gradient, or ``leaves`` no result with a tangent.
+        If ``enters`` is not an input with a gradient, or ``leaves`` no result with a tangent.
 
     Examples
     --------
@@ -127,7 +127,7 @@ class ModelGraph:
     name : str
     parts : tuple of ModelPart
     batch, sequence : str
-        Letters of samples and of their tokens (names of atoms); "" where a module has none or it is unknown.
+        Dimensions of samples and of their tokens (names); "" where a module has none or it is unknown.
     tokens : int
         Tokens of a step, or samples; 0: unknown.
     order : tuple of int
@@ -181,7 +181,7 @@ class ModelGraph:
             self._check_tie(tie)
 
     def _check_fit(self, before: ModelPart, after: ModelPart) -> None:
-        """What leaves a part must be what enters the next, factor by factor."""
+        """Check that each part's output is the next one's input, factor by factor."""
         if before.leaves is None or after.enters is None:
             raise TreadleError(f"model graph {self.name}: {before.name} does not feed {after.name}")
         gradient, tangent = after.graph.gradients[after.enters], before.graph.tangents[before.leaves]

@@ -1,6 +1,6 @@
 """Whether a plan and a model graph belong together: names, numbers of factors, equal shards.
 
-What operators do is not looked at here: `evaluation` refuses plans that compute something else.
+What operators do is not looked at here: `evaluation` rejects plans that compute something else.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ OVERLAPS = ("none", "layer", "model")
 class Pipeline:
     """Stages along an axis, each with some of the layers; micro-batches pass one after the other.
 
-    One forward, one backward (1F1B), or interleaved where stages have several pieces of the model.
+    One forward, one backward (1F1B), or interleaved where stages have several virtual stages.
 
     The model graph is that of one micro-batch.
 
@@ -33,12 +33,12 @@ class Pipeline:
     axis : str
         Of the mesh; no state mentions it.
     layers : tuple of int
-        Layers (runs of parts, the ends among them) of each piece of the model, in their order: piece c is on
-        stage c modulo the number of stages.
+        Layers (runs of parts, the ends among them) of each virtual stage, in their order: virtual stage c is
+        on stage c modulo the number of stages.
     micro_batches : int
         Of a step.
     interleave : int
-        Pieces of the model on each stage (virtual stages).
+        Virtual stages on each stage.
 
     Raises
     ------
@@ -73,7 +73,7 @@ class Pipeline:
 
 @dataclass(frozen=True)
 class PlanClaim:
-    """What the search that found a plan says of it; `evaluation` tells what is true of it.
+    """Claims of the search that found a plan; `evaluation` computes the facts.
 
     Parameters
     ----------
@@ -103,7 +103,7 @@ class PlanClaim:
 @brief("model", "mesh_summary", "n_recomputed", "n_chunked", "pipeline_summary", "parts")
 @dataclass(frozen=True)
 class ParallelPlan:
-    """How a model is sharded, recomputed and pipelined on a mesh.
+    """Sharding, recomputation and pipelining of a model on a mesh.
 
     Parameters
     ----------

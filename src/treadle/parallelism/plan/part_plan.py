@@ -1,4 +1,4 @@
-"""How one run of a part of a model is done: states of its tensors, and what each operator takes and makes.
+"""Plan of one run of a part of a model: states of its tensors, and inputs and results of each operator.
 
 What a plan means, for a tensor t of a part and each phase:
 
@@ -35,7 +35,7 @@ MOST_PARTS = 2**31
 
 
 class ActivationPolicy(Enum):
-    """How the backward pass gets the results of an operator of the forward pass."""
+    """Source of forward results for the backward pass."""
 
     SAVED = "saved"
     RECOMPUTED = "recomputed"
@@ -44,21 +44,23 @@ class ActivationPolicy(Enum):
 
 
 class Chunk(NamedTuple):
-    """A loop that an operator runs in, over equal parts of each rank's part of a letter.
+    """A loop that an operator runs in, over equal parts of each rank's part of a dimension.
 
     All operators of one phase of a part with as many chunks and the same number of loop run in one loop. Each
-    names its letter by a role of its own: queries of self-attention may be ``s`` in one operator and ``s'``
+    names its dimension by its own role: queries of self-attention may be ``s`` in one operator and ``s'``
     in the next; what they must agree in is the factor of each tensor between them. Of these tensors only one
-    chunk is ever there, unless they lack the letter: those are sums over the chunks, and go out of the loop.
+    chunk is ever there, unless they lack the dimension: those are sums over the chunks, and go out of the
+    loop.
 
     Parameters
     ----------
     letter : str
-        A role of the operator: the atom's name, and a ``'`` for each repetition (``s'``: keys of a sequence).
+        A role of the operator: the base dimension's name, and ``'`` for repetitions (``s'``: keys of a
+        sequence).
     n_chunks : int
         At least 2.
     loop : int
-        Tells loops with as many chunks apart.
+        Distinguishes loops with as many chunks.
     """
 
     letter: str
@@ -67,14 +69,14 @@ class Chunk(NamedTuple):
 
     @property
     def of_loop(self) -> tuple[int, int]:
-        """What operators of one loop have in common: chunks, and its number."""
+        """Key of a loop: chunks, and its number."""
         return self.n_chunks, self.loop
 
 
 @brief("node", "keep", "states")
 @dataclass(frozen=True)
 class OperatorPlan:
-    """What an operator takes, what it makes, and how it runs.
+    """Inputs, results and execution of an operator.
 
     Parameters
     ----------
@@ -117,13 +119,13 @@ class OperatorPlan:
 
     @property
     def states(self) -> str:
-        """What it takes and makes, in words."""
+        """Describe its inputs and results."""
         return f"{'; '.join(map(str, self.inputs))} -> {'; '.join(map(str, self.outputs))}"
 
 
 @dataclass(frozen=True)
 class TensorPlan:
-    """What is done with a tensor between its operator and those that read it, in one phase.
+    """Handling of a tensor between its operator and its readers, in one phase.
 
     Parameters
     ----------

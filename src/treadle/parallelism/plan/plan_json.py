@@ -35,7 +35,7 @@ from treadle.typed_files import Table, read_json
 VERSION = 1
 KIND = "parallel plan"
 MOST_BYTES = 2**26
-"""Of a file: 2,500 operators take 2 MB."""
+"""Largest file: 2,500 operators take 2 MB."""
 _MOST_ENTRIES = 2**17
 _MOST_DIMS = 64
 _MOST_RANKS = 2**24
@@ -181,7 +181,7 @@ def _check_lines(names: Iterable[str]) -> None:
 
 
 def format_plan_json(plan: ParallelPlan) -> str:
-    """A plan as the text of its file; equal plans give equal texts."""
+    """Format a plan as a file; equal plans give equal strings."""
     return indented(plan_to_json(plan)) + "\n"
 
 
@@ -191,7 +191,7 @@ def read_plan(path: str) -> ParallelPlan:
     Raises
     ------
     FormatError
-        With its name: if it cannot be read, is larger than `MOST_BYTES`, or is no plan of this version.
+        With its name: if it cannot be read, is larger than `MOST_BYTES`, or is not a plan of this version.
     """
     return parse_plan_json(read_input_string(path, MOST_BYTES), source=path)
 
@@ -230,13 +230,13 @@ def _given(**fields: object) -> dict[str, object]:
 
 
 def parse_plan_json(text: str, *, source: str = "") -> ParallelPlan:
-    """A plan from the text of its file.
+    """Parse a plan file.
 
     Raises
     ------
     FormatError
-        If it is no plan of this version, a key is unknown, missing or of a wrong kind, a number is out of its
-        range, or what it says does not fit together.
+        If it is not a plan of this version, a key is unknown, missing or of a wrong kind, a number is out of
+        its range, or what it says does not fit together.
     """
     file = read_json(text, _File, source=source)
     try:

@@ -1,7 +1,7 @@
-"""What a plan was made for: fabric, device and size of a step, as its file holds them.
+"""Setting of a plan: fabric, device and size of a step, as its file holds them.
 
-A fabric of the catalogue is its expression, any other its nodes and links; a device that has a name of ours
-is that name, any other its figures. No file makes us read another one.
+A fabric of the catalogue is its expression, any other its nodes and links; a device with a name in Treadle
+is that name, any other its values. A file never refers to another one.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from treadle.typed_files import Table, read_value
 
 _MOST_NAME = 1000
 _MOST_LINKS = 100_000
-"""Of a fabric that is written out link by link: 15 MB."""
+"""Largest fabric that is written out link by link: 15 MB."""
 _MOST_FIGURE = 1e24
 _MOST_TOKENS = 2**50
 
@@ -33,7 +33,7 @@ _MOST_TOKENS = 2**50
 @brief("fabric_name", "gpu.name", "tokens", "sequence")
 @dataclass(frozen=True)
 class PlanSetting:
-    """What a plan was made for.
+    """Setting that a plan was computed for.
 
     Parameters
     ----------
@@ -123,7 +123,7 @@ def read_setting(data: Any, place: str) -> PlanSetting:
 
 
 def _is_expression(text: str) -> bool:
-    """Whether a text is a call of the catalogue, and so no path whatever files there are."""
+    """Whether a string is a catalogue expression, and so never a path."""
     return len(text) <= _MOST_NAME and text.isprintable() and "(" in text and names_fabric(text)
 
 

@@ -1,1 +1,1 @@
-"""How a model may be split on a mesh, as a factor graph: what a search chooses among, and what each costs."""
+"""Shardings of a model on a mesh as a factor graph: the choices of a search, and their costs."""

@@ -117,7 +117,7 @@ class Assembly:
             self.forbidden[scope] = self.forbidden[scope] | states if scope in self.forbidden else states
 
     def factors(self) -> Iterator[Factor]:
-        """What was added; it is handed over, as large tables would stand in memory twice."""
+        """Return the result, without copying: large tables would be in memory twice."""
         for scope in sorted({*self.tables, *self.forbidden}, key=lambda one: (len(one), one)):
             tables = self.tables.pop(scope, {})
             mask = self.forbidden.get(scope)
@@ -211,7 +211,7 @@ class Assembly:
         )
 
     def add_inputs(self, part: int, at: int) -> None:
-        """Who is computed again needs what it reads."""
+        """Recomputed operators need their inputs."""
         number, variable = self.table.numbered(part, at)
         for tensor in variable.cluster.takes if ActivationPolicy.RECOMPUTED in variable.keeps else ():
             producer = self.table.values[part].producer.get(tensor)
@@ -289,7 +289,7 @@ class Assembly:
                 self.forbid((shared, target[0]), late[:, None] & again[None, :])
 
     def add_result_move(self, part: int, tensor: TensorRef, target: End, times: int = 1) -> None:
-        """What is computed again goes to its readers from the state in which it is made.
+        """Recomputed results reach their readers from the state in which they are made.
 
         What would have been saved is then in any state, at best in the one that they take: it costs nothing.
         """
@@ -300,7 +300,7 @@ class Assembly:
             self.add((number, target[0]), self.names.serial(part), seconds)
 
     def n_readings(self, part: int, reader: int, tensor: TensorRef, phase: Phase) -> int:
-        """How often a reader pays: once for each operand, unless its state is all that the phase needs."""
+        """Count a reader's payments: one per operand, unless its state is all that the phase needs."""
         is_only = self.table.is_only_reader(part, reader, tensor, phase)
         return 1 if is_only else self.table.operator(part, reader).n_readings(tensor)
 
@@ -345,7 +345,7 @@ class Assembly:
         return table[np.ix_(source.index, target.index)]
 
     def add_saved_tensors(self, part: int, tensor: TensorRef, number: int) -> None:
-        """What is saved moves to its state and takes memory."""
+        """Saved tensors move to their state and take memory."""
         values, view = self.table.values[part], self.table.state(number).view
         maker, variable = self.table.numbered(part, values.producer[tensor])
         saved = variable.is_saved(ActivationPolicy.SAVED)[:, None]
@@ -364,7 +364,7 @@ class Assembly:
             self.add(scope, self.names.transient(moment), held)
 
     def add_saved_for_others(self) -> None:
-        """What only operators that are computed again read is saved as it is made."""
+        """Tensors read only by recomputed operators are saved as they are made."""
         for (part, at), number in self.table.operators.items():
             values, variable = self.table.values[part], self.table.operator(part, at)
             saved = variable.is_saved(ActivationPolicy.SAVED)
@@ -426,7 +426,7 @@ def _rules(table: VariableTable, part: int, region: Region) -> Iterator[Forbidde
 
 
 def _keys(table: VariableTable, variable: OperatorVariable, region: Region) -> list[_Key | None]:
-    """By state the loop and the axes that cut its letter; the axes ("",) where chunks do not divide."""
+    """Loop of each state and the axes that shard its dimension; ("",) where chunks do not divide."""
     found: list[_Key | None] = []
     graph, members = variable.graph, sorted(region.nodes & variable.cluster.member_set)
     for state in range(variable.size):

@@ -1,8 +1,8 @@
-"""How the ranks along one axis share out a cluster, and what follows for every tensor that it touches.
+"""Division of a cluster among the ranks along one axis, and its effect on every tensor.
 
-Along one axis all members of a cluster are cut by one letter; members without it do the same everywhere. What
-a member makes and another takes in another way is moved within the cluster, at a price. Or tensors from
-outside are summands, and all that is made of them is: where members are linear in them.
+Along one axis all members of a cluster are sharded on one dimension; members without it do the same
+everywhere. What a member makes and another takes in another way is moved within the cluster, at a price. Or
+tensors from outside are partial, and so are their results, where members are linear in them.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from treadle.parallelism.state.sharding import Sharding
 from treadle.parallelism.state.strategies import PARTIAL, WHOLE, Choice, Letter
 
 Place: TypeAlias = "Index | str"
-"""What an axis does to a tensor: it cuts this factor, leaves it `PARTIAL` or `WHOLE`."""
+"""Effect of an axis on a tensor: shards this factor, or leaves it `PARTIAL` or `WHOLE`."""
 
 
 @dataclass(frozen=True)
 class ClusterChoice:
-    """What one axis does.
+    """Effect of one axis.
 
     Parameters
     ----------
     letter : int
-        Of the cluster; -1: nothing is cut, -2 and below: summands.
+        Of the cluster; -1: nothing is sharded, -2 and below: partial.
     atom : str
-        Name of the letter's atom, ``+`` for summands, empty where nothing is cut.
+        Name of the base dimension, ``+`` for partial, empty where nothing is sharded.
     taken : mapping from (node, operand) to Place
     made : mapping from TensorRef to Place
     divides : frozenset of int
@@ -57,7 +57,7 @@ class ClusterChoice:
 
 @dataclass(frozen=True, eq=False)
 class ClusterStrategy:
-    """What a cluster wants and makes on a mesh.
+    """Input and result states of a cluster on a mesh.
 
     Parameters
     ----------
@@ -87,7 +87,7 @@ class ClusterStrategy:
 
 
 def unsharded_dims(graph: ComputeGraph) -> frozenset[int]:
-    """Atoms that attention needs whole and that no attention may cut: dimensions within heads."""
+    """Base dimensions that attention cannot shard: those within heads."""
     seen: set[int] = set()
     cut: set[int] = set()
     for node in graph.nodes:

@@ -22,7 +22,7 @@ def sharding_of(text: str) -> Sharding:
     Raises
     ------
     ScheduleError
-        If the text is no state.
+        If the string is not a state.
 
     Examples
     --------
@@ -40,7 +40,7 @@ def sharding_of(text: str) -> Sharding:
 
 
 def constrained_domains(table: VariableTable, pins: Mapping[str, str]) -> tuple[Int64Array, ...]:
-    """States that keep to pins, ascending, per variable.
+    """States that satisfy the constraints, ascending, per variable.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ def constrained_domains(table: VariableTable, pins: Mapping[str, str]) -> tuple[
 def _options(
     table: VariableTable, variable: StateVariable | OperatorVariable, name: str
 ) -> list[Sharding] | None:
-    """By state of a variable what a pin of that name fixes; None if it has nothing of that name."""
+    """Fixed part of each state of a variable, for a constraint's name; None if the name does not apply."""
     part, _, rest = name.rpartition("/")
     if part and part != table.values[variable.part].part.name:
         return None

@@ -49,7 +49,7 @@ def decoded(
 
 
 def tidied(table: VariableTable, plan: Sequence[int]) -> tuple[int, ...]:
-    """The same plan without states that nobody needs (`SearchProblem.tidied`)."""
+    """Return the same plan without unused states (`SearchProblem.tidied`)."""
     found = list(plan)
     readings = [_Decoding(table, plan, part) for part in range(len(table.values))]
     for (part, tensor), number in table.kept.items():

@@ -1,6 +1,6 @@
-"""What a rank holds while each operator runs, beside what stays: tensors from being made to their last use.
+"""Memory of a rank while each operator runs, besides persistent tensors: from creation to last use.
 
-At a moment (an operator that runs) there are, beside parameters, what is saved, and what layers give on:
+At a moment (an operator that runs) there are, besides parameters, saved tensors and outputs of layers:
 
 - tensors that wait for a reader, in the state from which it takes them, unless that is the saved one;
 - what the operator takes in another state than the one in which it waits;
@@ -36,7 +36,7 @@ class Term:
 
     @classmethod
     def of_pair(cls, first: int, second: int, held: FloatArray, start: int = 0, last: int = 0) -> Term:
-        """By states of two variables in any order."""
+        """Table by states of two variables in any order."""
         return cls(*ascending((first, second), held), start, last)
 
 
@@ -97,7 +97,7 @@ class Lifetimes:
         return self.bytes_of(tensor, variable.result_states(tensor)) * self.part_of(tensor, variable)
 
     def part_of(self, tensor: TensorRef, variable: OperatorVariable) -> FloatArray:
-        """By state of a cluster how much of a tensor that it makes or takes is there at once."""
+        """Fraction of a cluster's input or result that exists simultaneously, by state."""
         if any(tensor in region.tensors for region in self.table.regions[self.part]):
             return variable.fraction
         return np.ones(variable.size)
@@ -130,7 +130,7 @@ class Lifetimes:
             yield replace(self._held(tensor, producer, shared), first=first, last=last)
 
     def _held(self, tensor: TensorRef, producer: int, shared: int | None) -> Term:
-        """What a cluster makes, as it waits, unless that is as it is saved."""
+        """Results of a cluster while they wait, unless they wait in their saved state."""
         number, variable = self.table.numbered(self.part, producer)
         made = variable.result_states(tensor)
         kept = self.table.kept.get((self.part, tensor))
@@ -149,7 +149,7 @@ class Lifetimes:
     def _waiting_from_before(
         self, tensor: TensorRef, shared: int | None, readers: list[int], last: int
     ) -> Iterator[Term]:
-        """What is stored takes no memory of its own as it is stored; a gradient that enters does."""
+        """Stored tensors take no extra memory in their state; an entering gradient does."""
         number, given = self.table.source(self.part, tensor)
         is_gradient = self.graph.nodes[tensor.node].source is Source.TANGENT
         if shared is not None:
@@ -161,7 +161,7 @@ class Lifetimes:
             yield Term((number,), self.bytes_of(tensor, given), 0, last)
 
     def _waiting_late(self, tensor: TensorRef, readers: list[int]) -> Iterator[Term]:
-        """What the forward phase had, in the backward one."""
+        """Forward tensors in the backward phase."""
         first, last = min(readers), max(readers)
         shared = self.table.shared.get((self.part, tensor, Phase.BACKWARD))
         if shared is not None:
@@ -181,7 +181,7 @@ class Lifetimes:
                 yield Term.of_pair(number, shared, there[:, None] * shared_bytes[None, :], 0, last)
 
     def _of_loop(self, node: int, phase: Phase) -> Iterator[Term]:
-        """What others of its loop take from outside and give to it: it is there with each of them."""
+        """Outside inputs and results of other members of its loop: they exist with each member."""
         for region in self.table.regions[self.part]:
             for mate in sorted(region.nodes - {node}) if node in region.nodes else ():
                 if self.graph.nodes[mate].phase is not phase:
@@ -198,7 +198,7 @@ class Lifetimes:
                     yield Term(term.scope, term.held * where)
 
     def _taken(self, node: int, phase: Phase, without: Sequence[TensorRef] = ()) -> Iterator[Term]:
-        """What an operator takes in another state than that in which it waits."""
+        """Inputs of an operator in another state than that in which they wait."""
         number, variable = self.table.numbered(self.part, self.owner[node])
         seen = set(without)
         for at, operand in enumerate(self.graph.nodes[node].operands):
@@ -224,7 +224,7 @@ class Lifetimes:
                 yield Term.of_pair(maker, number, np.where(again & ~same, taken_bytes[None, :], 0.0))
 
     def _made(self, node: int, phase: Phase) -> Iterator[Term]:
-        """What an operator makes; what is saved so is counted as saved."""
+        """Results of an operator; those saved in this state count as saved."""
         number, variable = self.table.numbered(self.part, self.owner[node])
         for tensor in self.graph.results(node):
             if phase is Phase.FORWARD:
@@ -234,7 +234,7 @@ class Lifetimes:
 
 
 def _summed(terms: Sequence[Term], known: dict[tuple[int, ...], FloatArray]) -> FloatArray:
-    """What terms of one scope hold together; the same array for the same terms: moments share them."""
+    """Sum of the terms of one scope; equal terms share one array among moments."""
     if len(terms) == 1:
         return terms[0].held
     key = tuple(map(id, terms))

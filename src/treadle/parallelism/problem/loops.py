@@ -2,13 +2,14 @@
 
 A tensor between operators that is much larger than what layers give on (scores of attention, a loss's logits)
 need not be in memory: the operators that make it and those that read it run in a loop over chunks of one of
-its letters. In the backward pass each chunk is computed again within the loop. Such a region is offered only
+its dimensions. In the backward pass each chunk is computed again within the loop. Such a region is offered
+only
 
-- where each of its operators has the letter and may be cut by it. A letter is one factor of each tensor of
-  the region, and whatever role that is of each operator (queries of scores may be ``s`` of one and ``s'`` of
-  the next): it is followed from tensor to tensor;
+- where each of its operators has the dimension and may be sharded on it. A dimension is one factor of each
+  tensor of the region, and whatever role that is of each operator (queries of scores may be ``s`` of one and
+  ``s'`` of the next): it is followed from tensor to tensor;
 - where nothing outside of it lies between two of its operators in one phase: a loop that is claimed is one.
-  Pointwise operators on small tensors there (the logarithm of a sum that is subtracted from its summands) run
+  Pointwise operators on small tensors there (the logarithm of a sum that is subtracted from its terms) run
   in the loop themselves.
 """
 
@@ -30,7 +31,7 @@ from treadle.parallelism.problem.operators import choices_of_node
 from treadle.parallelism.problem.values import PartValues
 
 TIMES_LARGER = 4
-"""Than what layers give on: what a loop is worth offering for."""
+"""Size relative to layer outputs from which a loop is offered."""
 N_CHUNKS = (8, 64)
 MOST_LETTERS = 2
 
@@ -42,11 +43,11 @@ class Region:
     Parameters
     ----------
     number : int
-        Tells a part's regions apart.
+        Distinguishes a part's regions.
     tensors : frozenset of TensorRef
         Of which only a chunk is there.
     letters : tuple of mapping from node to Index
-        For each letter that the loop may run over the role that it is for each operator.
+        For each dimension that the loop may run over, its role in each operator.
     """
 
     number: int
@@ -61,7 +62,7 @@ class Region:
 
 @dataclass(frozen=True)
 class LoopChoice:
-    """A loop that a cluster runs in: which letter of its region, and how many chunks."""
+    """A loop that a cluster runs in: the dimension of its region, and the number of chunks."""
 
     region: int
     letter: int
@@ -96,14 +97,14 @@ def regions_of(values: PartValues) -> tuple[Region, ...]:
 
 
 def _ends(values: PartValues) -> list[TensorRef]:
-    """What enters and leaves a part; of a part by itself its inputs."""
+    """Inputs and outputs of a part; for a single part its inputs."""
     nodes = values.graph.nodes
     inputs = [TensorRef(number) for number, node in enumerate(nodes) if node.source is Source.INPUT]
     return [one for one in (values.part.enters, values.part.leaves) if one is not None] or inputs
 
 
 def _of_tokens(values: PartValues, letters: list[Mapping[int, Index]]) -> list[Mapping[int, Index]]:
-    """Letters that what enters and leaves has, samples and tokens, the largest first."""
+    """Dimensions of a part's inputs and outputs, samples and tokens, the largest first."""
     graph = values.graph
     atoms = {index.atom for one in _ends(values) for index in graph.factors(one)}
     firsts = [(next(iter(roles.values())), roles) for roles in letters]

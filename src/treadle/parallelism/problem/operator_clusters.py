@@ -7,10 +7,10 @@ pointwise operator that it reads, where nothing is lost by it but the freedom to
 - in the forward pass both must read one and the same tensor from outside, so that the residual stream, whose
   state is worth a choice, begins a cluster of its own after each sum, and so do gates;
 - in the backward pass, where nothing is saved or computed again, any may join; but a sum of products by
-  itself, whose summands may stay partial, is only joined by sums.
+  itself, whose terms may stay partial, is only joined by sums.
 
-Letters of a cluster are its members' roles, identified through the tensors that run between them and through
-tensors that several of them read.
+Dimensions of a cluster are its members' roles, identified through the tensors that run between them and
+through tensors that several of them read.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ _LIGHT = (*POINTWISE, OperatorKind.GATHER, OperatorKind.SCATTER)
 
 @dataclass(frozen=True)
 class Dims:
-    """Letters of a cluster.
+    """Dimensions of a cluster.
 
     Parameters
     ----------
     of_role : dict of (node, role) to int
     sizes : tuple of int
-        Elements, by letter.
+        Sizes of the dimensions.
     """
 
     of_role: dict[tuple[int, Index], int]
@@ -64,7 +64,7 @@ class Cluster:
     makes : tuple of TensorRef
         Results that others read, or that leave the graph.
     inner : tuple of TensorRef
-        Results that only members read, or nobody.
+        Results that only members read, or that are unread.
     """
 
     members: tuple[int, ...]
@@ -89,7 +89,7 @@ def tensor_pairs(graph: ComputeGraph, number: int) -> Iterator[tuple[TensorRef, 
 
 
 class _Grouping:
-    """Which group each node is in, while groups grow."""
+    """Group of each node, while groups are merged."""
 
     def __init__(self, graph: ComputeGraph, stateful: frozenset[TensorRef]) -> None:
         self.graph, self.stateful = graph, stateful
@@ -100,7 +100,7 @@ class _Grouping:
         self.given = sum(1 << number for number in given)
         """A bit for each tensor with a state, and each parameter."""
         self.ancestors: list[int] = []
-        """By node a bit for each node that it depends on, itself among them."""
+        """Bits of the nodes that each node depends on, itself included."""
         for number, node in enumerate(graph.nodes):
             bits = 1 << number
             for operand in node.operands:
@@ -203,7 +203,7 @@ def clusters_of(graph: ComputeGraph, stateful: frozenset[TensorRef]) -> tuple[Cl
     ----------
     graph : ComputeGraph
     stateful : frozenset of TensorRef
-        Placeholders, beside parameters, whose state is a choice: activations that enter, a gradient.
+        Placeholders, besides parameters, whose state is a choice: entering activations, a gradient.
     """
     members = list(_Grouping(graph, stateful).members.values())
     readers: dict[TensorRef, set[int]] = {t: {-1} for t in (*graph.gradients.values(), *graph.tangents)}
@@ -223,7 +223,7 @@ def clusters_of(graph: ComputeGraph, stateful: frozenset[TensorRef]) -> tuple[Cl
 
 
 def dims_of(graph: ComputeGraph, cluster: Cluster) -> Dims:
-    """The letters of a cluster: roles of members, identified where a tensor joins them."""
+    """Return the dimensions of a cluster: roles of members, identified where a tensor joins them."""
     parent: dict[tuple[Any, ...], tuple[Any, ...]] = {}
 
     def find(key: tuple[Any, ...]) -> tuple[Any, ...]:

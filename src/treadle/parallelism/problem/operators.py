@@ -10,7 +10,7 @@ _EXTREMES = ("amax", "amin", "max", "min", "all", "any", "argmax", "linalg_vecto
 
 
 def operator_of(node: Node) -> Operator:
-    """The operator of a node, its roles as letters.
+    """The operator of a node, its roles as dimensions.
 
     Raises
     ------

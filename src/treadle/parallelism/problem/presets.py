@@ -1,8 +1,8 @@
 """Plans that have names, as restrictions of the problem: parallelism of data, tensors, context, experts.
 
-Along each axis of the mesh a named plan says what is cut: samples, tokens, heads and inner dimensions, or
+Along each axis of the mesh a preset fixes what is sharded: samples, tokens, heads and inner dimensions, or
 experts; and whether parameters are sharded over it. What it leaves open (which dimension of a parameter is
-cut, from which state readers share a tensor) the search settles, so that each named plan is at its best.
+cut, from which state readers share a tensor) the search chooses, so that each preset is at its best.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Domains = tuple[Int64Array, ...]
 
 
 class Use(Enum):
-    """What an axis of the mesh is for."""
+    """Use of a mesh axis."""
 
     REPLICAS = "DP"
     SHARDS = "FSDP"
@@ -34,7 +34,7 @@ class Use(Enum):
 
 
 class RecomputePolicy(Enum):
-    """What the backward pass computes again."""
+    """Recomputation in the backward pass."""
 
     NOTHING = ""
     POINTWISE = "selective recompute"
@@ -57,7 +57,7 @@ class Preset:
 
     @property
     def name(self) -> str:
-        """As people call it: ``TP nv x FSDP ib, full recompute``."""
+        """Common name: ``TP nv x FSDP ib, full recompute``."""
         uses = list(self.uses.values())
         words = " x ".join(
             f"{use.value} {','.join(axis for axis, one in self.uses.items() if one is use)}"
@@ -72,7 +72,7 @@ class Preset:
 
 
 def presets(table: VariableTable) -> Iterator[Preset]:
-    """The named plans of a mesh: every axis for replicas or shards, and one or two for something else."""
+    """Return the presets of a mesh: every axis for replicas or shards, and one or two for something else."""
     axes = list(table.sizes)
     special = [Use.TENSORS, Use.CONTEXT] + ([Use.EXPERTS] if _Letters(table).experts else [])
     layouts: list[dict[str, Use]] = [dict.fromkeys(axes, Use.REPLICAS), dict.fromkeys(axes, Use.SHARDS)]
@@ -92,7 +92,7 @@ def presets(table: VariableTable) -> Iterator[Preset]:
 
 
 class _Letters:
-    """Names of atoms by what they stand for."""
+    """Names of base dimensions by meaning."""
 
     def __init__(self, table: VariableTable) -> None:
         self.batch, self.sequence = table.model.batch, table.model.sequence
@@ -109,7 +109,7 @@ class _Letters:
         self.inner = frozenset(inside - outside - experts)
 
     def wanted(self, use: Use) -> list[frozenset[str]]:
-        """Letters that an axis cuts, the most wanted first."""
+        """Dimensions that an axis shards, the preferred first."""
         batch, sequence = frozenset({self.batch}), frozenset({self.sequence})
         by_use = {
             Use.TENSORS: [self.inner, sequence, batch],
@@ -120,7 +120,7 @@ class _Letters:
 
 
 class NamedDomains:
-    """The states that named plans may take.
+    """The states that presets may take.
 
     Parameters
     ----------
@@ -145,7 +145,7 @@ class NamedDomains:
             self._cuts.append({axis: _masks(letters) for axis, letters in by_axis})
 
     def of(self, plan: Preset) -> Domains:
-        """The states that a named plan may take, ascending, per variable."""
+        """Return the states that a preset may take, ascending, per variable."""
         found: list[Int64Array] = []
         for number, (variable, cuts) in enumerate(zip(self.table.variables, self._cuts, strict=True)):
             if isinstance(variable, OperatorVariable):
@@ -173,7 +173,7 @@ class NamedDomains:
         return left
 
     def _places(self, variable: StateVariable, use: Use) -> list[frozenset[str]]:
-        """Sets of letters that an axis may cut of a tensor, the most wanted first; "": none."""
+        """Sets of dimensions that an axis may shard of a tensor, the preferred first; "": none."""
         letters, names = self.letters, frozenset(_names(self.table, variable))
         wanted = letters.wanted(use)
         if (variable.part, variable.tensor) in self.table.stored:
@@ -196,7 +196,7 @@ _WHOLE = frozenset({""})
 
 
 def _names(table: VariableTable, variable: StateVariable) -> list[str]:
-    """Letters of a tensor's factors, as states of the variable have them."""
+    """Names of a tensor's factors, as in the variable's states."""
     graph = table.values[variable.part].graph
     own = [graph.dim_name(index) for index in graph.factors(variable.tensor)]
     if variable.wait is Wait.BOUNDARY:
@@ -205,12 +205,12 @@ def _names(table: VariableTable, variable: StateVariable) -> list[str]:
 
 
 def _masks(rows: Sequence[Set[str]]) -> dict[str, BoolArray]:
-    """By letter the rows that have it."""
+    """Rows of each dimension."""
     return {name: np.array([name in one for one in rows], np.bool_) for name in set().union(*rows)}
 
 
 def _cutting(left: BoolArray, masks: Mapping[str, BoolArray], wanted: Set[str]) -> BoolArray:
-    """Of the rows that are left those with one of some letters."""
+    """Select the remaining rows with one of some dimensions."""
     found = np.zeros_like(left)
     for name in wanted & masks.keys():
         found |= masks[name]
@@ -218,7 +218,7 @@ def _cutting(left: BoolArray, masks: Mapping[str, BoolArray], wanted: Set[str]) 
 
 
 def _narrowed(left: BoolArray, masks: Mapping[str, BoolArray], wanted: Sequence[Set[str]]) -> BoolArray:
-    """Of the rows that are left those with a letter of the first set that any has; all if none has one."""
+    """Select the remaining rows with a dimension of the first applicable set; all if none applies."""
     options = (_cutting(left, masks, names) for names in wanted)
     return next((some for some in options if some.any()), left)
 

@@ -1,4 +1,4 @@
-"""Seconds between states of tensors, priced once for tensors that are alike."""
+"""Seconds between states of tensors, computed once for equal tensors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Key = tuple[tuple[int, ...], int, tuple[Sharding, ...], tuple[Sharding, ...]]
 class StatePrices:
     """Tables of seconds between states of tensors.
 
-    Factors of a tensor that nobody cuts are left out but one, the one that most ranks divide, on which a
+    Unsharded factors of a tensor are left out but one, the one that most ranks divide, on which a
     collective may lay parts in between.
 
     Parameters

@@ -15,7 +15,7 @@ from treadle.schedules.collective import CollectiveKind
 from treadle.training.costs import DerivedCosts, Seconds, Traffic
 
 AxisParts = Mapping[str, tuple[str, ...]]
-"""By axis of the coarse mesh those of the fine one that it was split into, in the order of the mesh."""
+"""Fine axes of each coarse axis, in the order of the mesh."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ def _meaning(variable: Variable, state: int) -> Hashable:
 
 
 def _refined_meaning(variable: Variable, state: int, parts: AxisParts, whole_of: Sequence[int]) -> Hashable:
-    """What a state means on the fine mesh: letters axis by axis, or axes in place of the one they make up."""
+    """Key of a state on the fine mesh: dimensions by axis, or fine axes instead of the coarse one."""
     if isinstance(variable, OperatorVariable):
         choices = variable.strategy(state).choices
         letters = tuple(choices[at].letter for at in whole_of)

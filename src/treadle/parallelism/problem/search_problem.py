@@ -1,13 +1,13 @@
-"""The problem of laying a model out on a mesh, posed as a factor graph.
+"""The problem of sharding a model on a mesh, as a factor graph.
 
 What is left out, so that bounds are bounds over what is in:
 
 - axes that cut one factor for an operator do so in the order of the mesh; a stored parameter takes any order;
-- matrix products take no summands (each rank would multiply whole matrices);
+- matrix products take no partial inputs (each rank would multiply full matrices);
 - dimensions within a head are cut nowhere;
 - maxima are not split over what they are taken over;
-- pointwise operators are shared out with what they feed on, as `clusters` tells;
-- a parameter that forward and backward pass cut alike is gathered in each of them, and again where an
+- pointwise operators are sharded with their inputs, by `clusters`;
+- a parameter that forward and backward pass shard equally is gathered in each of them, and again where an
   operator is computed again, unless those of the backward pass share a state.
 """
 
@@ -53,7 +53,7 @@ class SearchProblem:
     zero: int = 0
 
     def tidied(self, labels: Sequence[int]) -> tuple[int, ...]:
-        """The same plan, with no state that costs something and serves nobody; no quantity gets larger.
+        """Return the same plan without unused states that cost something; no quantity grows.
 
         What is computed again is kept as it is taken; what is shared is there early only for who needs it so.
         """
@@ -72,7 +72,7 @@ class SearchProblem:
         return replace(decoded(self.table, self.mesh, labels, claim), zero=self.zero)
 
     def named(self) -> dict[str, Domains]:
-        """By name of a plan the states that it may take, ascending, per variable."""
+        """Allowed states of each preset, ascending, per variable."""
         domains = NamedDomains(self.table)
         return {plan.name: domains.of(plan) for plan in presets(self.table)}
 

@@ -1,4 +1,4 @@
-"""Who makes each tensor of a part, who reads it, and which of it the backward pass needs."""
+"""Producers and readers of each tensor of a part, and tensors that the backward pass needs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class PartValues:
 
     @cached_property
     def producer(self) -> dict[TensorRef, int]:
-        """By tensor the cluster that makes it."""
+        """Producing cluster of each tensor."""
         return {tensor: at for at, one in enumerate(self.clusters) for tensor in (*one.makes, *one.inner)}
 
     def readers(self, tensor: TensorRef, phase: Phase) -> tuple[int, ...]:
@@ -48,7 +48,7 @@ class PartValues:
 
     @cached_property
     def is_reread(self) -> tuple[bool, ...]:
-        """By cluster whether the backward pass may need its results: itself, or to compute others again."""
+        """Whether the backward pass may need each cluster's results, directly or to recompute others."""
         needed = [False] * len(self.clusters)
         for at in reversed(range(len(self.clusters))):
             if self.clusters[at].phase is Phase.FORWARD:
@@ -67,7 +67,7 @@ class PartValues:
 
     @cached_property
     def tangent(self) -> TensorRef | None:
-        """What the backward pass of the part begins with, where the part after gives it."""
+        """Gradient with which the backward pass of the part begins, from the next part."""
         return None if self.part.leaves is None else self.graph.tangents[self.part.leaves]
 
     @cached_property
@@ -77,7 +77,7 @@ class PartValues:
 
     @cached_property
     def parameter_gradients(self) -> dict[TensorRef, TensorRef]:
-        """By gradient its parameter."""
+        """Parameter of each gradient."""
         return {
             gradient: owner
             for owner, gradient in self.graph.gradients.items()

@@ -48,17 +48,17 @@ class VariableTable:
     variables: list[Variable] = field(default_factory=list)
     values: list[PartValues] = field(default_factory=list)
     operators: dict[tuple[int, int], int] = field(default_factory=dict)
-    """By part and cluster."""
+    """Variables by part and cluster."""
     stored: dict[tuple[int, TensorRef], int] = field(default_factory=dict)
-    """By part and parameter."""
+    """Variables by part and parameter."""
     boundary: dict[str, int] = field(default_factory=dict)
     """`ACTIVATION`, `GRADIENT`."""
     kept: dict[tuple[int, TensorRef], int] = field(default_factory=dict)
     shared: dict[tuple[int, TensorRef, Phase], int] = field(default_factory=dict)
     regions: list[tuple[Region, ...]] = field(default_factory=list)
-    """By part."""
+    """Variables by part."""
     cut: list[dict[TensorRef, set[Index]]] = field(default_factory=list)
-    """By part and tensor the factors that some cluster may cut."""
+    """Factors of each part's tensors that some cluster may shard."""
 
     def __post_init__(self) -> None:
         for number, part in enumerate(self.model.parts):
@@ -85,7 +85,7 @@ class VariableTable:
         return self.add(StateVariable(name, wait, part, tensor, tuple(states), tuple(self.sizes)))
 
     def operator(self, part: int, cluster: int) -> OperatorVariable:
-        """How a cluster runs."""
+        """Make the variable of a cluster's execution."""
         return self.numbered(part, cluster)[1]
 
     def numbered(self, part: int, cluster: int) -> tuple[int, OperatorVariable]:
@@ -155,7 +155,7 @@ class VariableTable:
         return tuple(keep for keep, _ in found), tuple(loop for _, loop in found)
 
     def states_of(self, part: int, tensor: TensorRef, *, all_orders: bool = False) -> list[Sharding]:
-        """Every state of a tensor that no summand is."""
+        """Every state of a tensor that is not partial."""
         graph = self.values[part].graph
         may_cut = self.cut[part].get(tensor, ())
         cut = frozenset(at for at, index in enumerate(graph.factors(tensor)) if index in may_cut)
@@ -227,7 +227,7 @@ class VariableTable:
         return View(self.widened(part, tensor, narrow), variable.view.index)
 
     def source(self, part: int, tensor: TensorRef) -> End:
-        """Who gives a tensor in its own phase; tensors that lie at every rank have no such variable."""
+        """Return the variable of a tensor's producer in its phase; replicated tensors have none."""
         values = self.values[part]
         if tensor in values.producer:
             number, variable = self.numbered(part, values.producer[tensor])
@@ -238,7 +238,7 @@ class VariableTable:
         return self._boundary_end(part, tensor, ACTIVATION if tensor == values.part.enters else GRADIENT)
 
     def giver(self, part: int, tensor: TensorRef, phase: Phase) -> End:
-        """Who gives a tensor to a phase: to the backward pass what is kept of it, if it is kept."""
+        """Return the variable that provides a tensor to a phase: the saved one for the backward pass."""
         number = self.kept.get((part, tensor)) if phase is Phase.BACKWARD else None
         return self.source(part, tensor) if number is None else (number, self.state(number).view)
 
@@ -248,7 +248,7 @@ class VariableTable:
         return self.giver(part, tensor, phase) if number is None else (number, self.state(number).view)
 
     def targets(self, part: int, tensor: TensorRef) -> list[End]:
-        """What is no operator and receives a tensor: a boundary, a parameter for its gradient."""
+        """Return a tensor's receiver other than operators: a boundary, or a parameter for its gradient."""
         values = self.values[part]
         ends = ((ACTIVATION, values.part.leaves), (GRADIENT, values.entered_gradient))
         found = [self._boundary_end(part, tensor, what) for what, end in ends if tensor == end]

@@ -1,4 +1,4 @@
-"""What is chosen: how each cluster runs, and in which state each tensor waits between those that use it."""
+"""Variables of the search: each cluster's execution, and the state of each tensor between its uses."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from treadle.parallelism.state.sharding import Sharding
 
 
 class Wait(Enum):
-    """Why a tensor has a state of its own."""
+    """Reason why a tensor has its own state."""
 
     STORED = "stored"
     """A parameter, with its gradient and the optimizer's state."""
     BOUNDARY = "boundary"
     """Activations between layers, or their gradient."""
     KEPT = "kept"
-    """What the backward pass has of a tensor of the forward pass."""
+    """Availability of a forward tensor in the backward pass."""
     SHARED = "shared"
     """One state from which all readers of a phase take it."""
 
@@ -52,7 +52,7 @@ class View:
 
     @property
     def is_partial(self) -> BoolArray:
-        """By state of the variable whether ranks hold summands."""
+        """Whether ranks hold partial sums, by state."""
         return np.array([bool(state.partial) for state in self.states])[self.index]
 
     def state(self, label: int) -> Sharding:
@@ -67,7 +67,7 @@ def view_of(states: Sequence[Sharding]) -> View:
 
 
 def same_states(first: View, second: View) -> BoolArray:
-    """By states of two variables whether they mean the same."""
+    """Whether states of two variables are equal, by both states."""
     number = {state: at for at, state in enumerate(first.states)}
     theirs = np.array([number.get(state, -1) for state in second.states], np.int64)
     return np.asarray(first.index[:, None] == theirs[second.index][None, :])
@@ -75,7 +75,7 @@ def same_states(first: View, second: View) -> BoolArray:
 
 @dataclass(frozen=True, eq=False)
 class OperatorVariable:
-    """How a cluster runs: a strategy, and in the forward pass how the backward pass gets its results.
+    """Execution of a cluster: a strategy, and for forward clusters the policy for the backward pass.
 
     Parameters
     ----------
@@ -117,7 +117,7 @@ class OperatorVariable:
 
     @property
     def fraction(self) -> FloatArray:
-        """By state how much of a tensor within its loop is there at once."""
+        """Fraction of a tensor that exists simultaneously within its loop, by state."""
         one = [1.0 if loop is None else 1 / loop.n_chunks for loop in self.loops]
         return np.tile(np.array(one), len(self.strategies))
 
@@ -126,7 +126,7 @@ class OperatorVariable:
         return np.repeat(np.asarray(amounts, np.float64), len(self.keeps))
 
     def is_saved(self, keep: ActivationPolicy) -> BoolArray:
-        """By state whether it has that flag."""
+        """Whether each state has that flag."""
         return np.tile(np.array([one is keep for one in self.keeps]), len(self.strategies))
 
     @cached_property
@@ -159,7 +159,7 @@ class OperatorVariable:
 
     @property
     def state_keys(self) -> Int64Array:
-        """What tells states apart: the letter of each axis, then the flag."""
+        """Keys of states: the dimension of each axis, then the flag."""
         rows = [[choice.letter for choice in one.choices] for one in self.strategies]
         table = np.repeat(np.array(rows, np.int64).reshape(len(rows), -1), len(self.keeps), axis=0)
         flags = np.tile(np.arange(len(self.keeps), dtype=np.int64), len(self.strategies))
@@ -206,12 +206,12 @@ class StateVariable:
 
     @property
     def early(self) -> BoolArray:
-        """By state whether it is early."""
+        """Whether each state is early."""
         return np.array(self.is_early or (False,) * self.size)
 
     @property
     def state_keys(self) -> Int64Array:
-        """What tells states apart: what each axis does, then the order of axes."""
+        """Keys of states: each axis's effect, then the order of axes."""
         rows = []
         for number, state in enumerate(self.states):
             places = {axis: at for at, names in enumerate(state.dims) for axis in names}

@@ -1,11 +1,11 @@
-"""What proves a lower bound: multipliers, and messages of one pass over an uncut factor graph, or over boxes.
+"""Certificate of a lower bound: multipliers, and messages of one pass over an uncut factor graph or boxes.
 
 A search prunes states and splits domains on its way; its bound is then known to it alone. The multipliers
 that it ends with give a bound on the whole graph too, with messages by which anybody can check it in one pass
 over the tables (`evaluation.bound_check`). It may lie below the search's own by what splitting gained.
 
 `proof_steps` goes the way of the search once more, without pruning: boxes of plans that fall into smaller
-boxes by the states of one node, until each has a witness of its own. States that the search had pruned where
+boxes by the states of one node, until each has its own certificate. States that the search had pruned where
 it split a box are a box of their own. So the proof may need less than the search found, and then proves less.
 """
 
@@ -38,9 +38,10 @@ class BoundCertificate:
     ----------
     shares : tuple of float
         Of each section the share of its time that compute is charged for, 0 to 1; communication has the rest.
-        Where nothing overlaps they do not count, and over the whole model the first serves all sections.
+        Where nothing overlaps they do not count, and over the entire model the first applies to all sections.
     prices : tuple of float
-        Seconds for each byte at each moment, 0 or more; where no moments are told apart, of what persists.
+        Seconds for each byte at each moment, 0 or more; where moments are not distinguished, of what
+        persists.
     messages : array
         Seconds; factor over two nodes after factor, in the graph's order: what it gives to the states of its
         first node, then to those of its second.
@@ -67,7 +68,7 @@ class BoxSplit:
 
 
 ProofStep = BoxSplit | BoundCertificate
-"""Of a proof, depth first: a box falls apart, or is bounded."""
+"""Step of a proof, depth first: a box is split, or bounded."""
 
 
 def bound_certificate(
@@ -78,7 +79,7 @@ def bound_certificate(
     known: Iterable[tuple[int, ...]] = (),
     n_solves: int = 40,
 ) -> BoundCertificate | None:
-    """A witness for the step's time over all plans that keep to a limit of memory.
+    """A certificate for the step's time over all plans within a memory limit.
 
     Parameters
     ----------
@@ -129,7 +130,7 @@ def proof_steps(
     at_least : float
         What is to be proven: boxes that are bounded by it need not fall apart.
     known : iterable of plans
-        That the search met: they tell which weights a box needs.
+        That the search met: they determine which weights a box needs.
     overlap : Overlap
     within : tuple of int arrays, optional
         States that plans may take, as the search took them.

@@ -1,7 +1,7 @@
 """One plan for all layers, by branch and bound over `multipliers`.
 
 The weights' best bound may lie below the best plan, because the linear program mixes plans. Where
-the mixed plans differ, the states of a node are split (`splitting`); each part is bounded anew, with the
+the mixed plans differ, the states of a node are split (`splitting`); each part is bounded again, with the
 weights and messages it inherits. The part with the least bound is split first. Where one plan
 is left its value is exact, and infinite if it breaks a limit: that is where bounds of parts without any plan
 that fits come from.
@@ -66,12 +66,12 @@ class Incumbent:
 
 @dataclass(frozen=True)
 class SearchEffort:
-    """When to stop.
+    """Stopping rules.
 
     Parameters
     ----------
     gap : float
-        Share of the best value that need not be proven.
+        Optimality gap at which to stop, relative to the best value.
     enough : float
         A value at which a plan is good enough, whatever the bound.
     n_parts : int

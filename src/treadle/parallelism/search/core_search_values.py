@@ -1,4 +1,4 @@
-"""What message passing and moves of plans in the compiled core take."""
+"""Arguments of message passing and plan moves in the compiled core."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class PairEnergies(NamedTuple):
 
 
 class PairTables(NamedTuple):
-    """What states cost in several quantities.
+    """Costs of states in several quantities.
 
     Parameters
     ----------
@@ -52,9 +52,9 @@ class PairTables(NamedTuple):
         Those that have the table's amounts.
     amount : uint64 array
         By table the address of its amounts, contiguous, a row for each state of the tail: thousands of arrays
-        would take longer to hand over than to read. Whoever makes this keeps them alive.
+        would take longer to copy than to read. The creator keeps them alive.
     banned : uint64 array
-        By edge the address of flags, laid out alike, of what is forbidden; 0 where nothing is.
+        Address of each edge's flags of forbidden pairs, in the same layout; 0 without any.
     """
 
     n_states: Int32Array

@@ -24,7 +24,7 @@ FloatArray = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Quantities:
-    """Which quantity has which number.
+    """Numbers of the quantities.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ class Quantities:
         return section
 
     def overlapped(self, section: int) -> int:
-        """Seconds of communication beside computing in a section, once."""
+        """Seconds of overlapped communication in a section, once."""
         return self.n_sections + section
 
     @property
@@ -51,7 +51,7 @@ class Quantities:
         return 2 * self.n_sections
 
     def transient(self, moment: int) -> int:
-        """Bytes that are held at one moment beside the persistent ones."""
+        """Bytes that are held at one moment besides the persistent ones."""
         return 2 * self.n_sections + 1 + moment
 
     @property
@@ -62,7 +62,7 @@ class Quantities:
 
 @dataclass(frozen=True, eq=False)
 class Factor:
-    """What the states of one node, or of two, cost.
+    """Costs of the states of one node, or of two.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ class Factor:
 
     @property
     def shape(self) -> tuple[int, ...] | None:
-        """Of the tables; None where there are none."""
+        """Forbidden entries of the tables; None without any."""
         for table in self.tables.values():
             return table.shape
         return None if self.forbidden is None else self.forbidden.shape
@@ -147,12 +147,12 @@ class FactorGraph:
     repeats : tuple of int
         How often each section runs in a step (the layers of a repeated block; 1 for an end).
     letters : tuple of int arrays of shape (states, any), optional
-        Per node, what tells its states apart, most telling first: branching splits by the first column in
+        Per node, keys of its states, most important first: branching splits by the first column in
         which good plans differ. By default a state's number.
     first : tuple of int
         Nodes to branch on before others (boundary states of a block).
     kappa : float
-        While a rank computes and communicates, both take so many times as long: 1 to 2.
+        While a rank computes and communicates, both take this factor longer: 1 to 2.
 
     Raises
     ------
@@ -218,7 +218,7 @@ class FactorGraph:
 
     @cached_property
     def starts(self) -> Int64Array:
-        """Where each node's states begin when those of all nodes are numbered through, and the end."""
+        """Start of each node's states in the global numbering, and the end."""
         return offsets_of(np.array(self.sizes, dtype=np.int64))
 
     @cached_property
@@ -239,7 +239,7 @@ class FactorGraph:
 
     @cached_property
     def forbidden_alone(self) -> Mapping[int, BoolArray]:
-        """By node the states that no plan takes, where there are any."""
+        """States of each node that no plan takes, if any."""
         return {
             part.scope[0]: part.forbidden
             for part in self.factors
@@ -259,7 +259,7 @@ class FactorGraph:
 
     @cached_property
     def most_edges(self) -> int:
-        """Of a node."""
+        """Costs of a node."""
         return int(np.bincount([node for part in self.edges for node in part.scope], minlength=1).max())
 
     @cached_property
@@ -297,7 +297,7 @@ class FactorGraph:
 
     @cached_property
     def largest(self) -> FloatArray:
-        """By quantity, the sum over factors of the largest amount."""
+        """Sum over factors of the largest amount of each quantity."""
         found = np.zeros(self.quantities.count)
         for part in self.factors:
             for quantity, table in part.tables.items():

@@ -1,8 +1,9 @@
 """A repeated block and the ends of a model apart: what layers may take, and what each of it costs.
 
 Layers and ends meet at boundary nodes only (the activations X and gradients G that pass from layer to layer).
-A *column* is a plan of the block with its boundary states, taken in and handed on alike; an *ending* is a
-plan of the ends with theirs. Where a layer is followed by one with other boundary states, the tensors move.
+A *column* is a plan of the block with equal boundary states at both sides; an *ending* is a
+plan of the ends with their states. Where a layer is followed by one with other boundary states, the tensors
+move.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ Plan = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Layering:
-    """Which part of a graph repeats.
+    """Repeated part of a graph.
 
     Parameters
     ----------
     graph : FactorGraph
-        With boundary states that enter and leave all layers alike.
+        With equal boundary states of all layers.
     section : int
         That repeats.
     boundary : tuple of int
@@ -35,9 +36,9 @@ class Layering:
     switches : tuple of arrays of shape (states, states)
         Per boundary node, seconds to get from the state of a layer (or of the ends) to that of the next in
         the order of the model (for gradients, which come back, the table is turned); not negative, infinity
-        where there is no way. Diagonals are 0.
+        if impossible. Diagonals are 0.
     block : frozenset of int
-        Nodes of the section that are no boundary.
+        Nodes of the section that are not boundaries.
 
     Raises
     ------
@@ -72,7 +73,7 @@ class Layering:
 
     @property
     def n_layers(self) -> int:
-        """How often the section runs."""
+        """Number of runs of the section."""
         return self.graph.repeats[self.section]
 
     def _is_inside(self, part: Factor) -> bool:
@@ -85,7 +86,7 @@ class Layering:
 
     @cached_property
     def ends(self) -> BoundarySide:
-        """What runs once."""
+        """Part that runs once."""
         return self._side(inside=False)
 
     def _side(self, *, inside: bool) -> BoundarySide:
@@ -133,7 +134,7 @@ class BoundarySide:
     boundary: tuple[int, ...]
 
     def cut(self, plan: Plan) -> Plan:
-        """Of a plan of both sides."""
+        """Quantities of a plan of both sides."""
         return tuple(plan[node] for node in self.nodes)
 
     def boundary_of(self, plan: Plan) -> Plan:
@@ -181,7 +182,7 @@ class ColumnPool:
         return cls(side, kept, aim.values(amounts), held, persistent)
 
     def with_more(self, plans: Iterable[Plan], overlap: Overlap) -> ColumnPool:
-        """These and others, each once."""
+        """Return the union of both sets."""
         known = set(self.plans)
         more = ColumnPool.of(self.side, [plan for plan in plans if plan not in known], overlap)
         return ColumnPool(
@@ -194,7 +195,7 @@ class ColumnPool:
 
     @property
     def transient(self) -> FloatArray:
-        """Bytes at each moment beside the persistent ones."""
+        """Bytes at each moment besides the persistent ones."""
         return self.held - self.persistent[:, None]
 
     def chosen(self, rows: Sequence[int]) -> ColumnPool:
@@ -204,7 +205,7 @@ class ColumnPool:
         return ColumnPool(self.side, plans, self.seconds[at], self.held[at], self.persistent[at])
 
     def up_to(self, seconds: float) -> ColumnPool:
-        """Those that take no more."""
+        """Keep those that take no more."""
         return self.chosen(np.flatnonzero(self.seconds <= seconds).tolist())
 
     def undominated(self, merit: FloatArray, most: int) -> ColumnPool:

@@ -1,7 +1,7 @@
 """Plans made better by changing one node at a time (iterated conditional modes) under the true objective.
 
 A plan that exceeds the memory limit is led below it at a price per byte, first about what the weights of the
-bound ask, then more and more: a plan that at once took whatever saves most bytes would lose more time
+bound ask, then more and more: a plan that immediately took whatever saves most bytes would lose more time
 than it must. At the end excess counts first and the objective second.
 """
 

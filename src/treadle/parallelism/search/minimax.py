@@ -1,4 +1,4 @@
-"""What is minimised: a weighted sum of maxima of linear forms of the quantities, some forms below limits.
+"""Objective: a weighted sum of maxima of linear forms of the quantities, some forms below limits.
 
 The step of a model is the sum over sections of repeats * max(compute, communication); memory holds at each
 moment persistent + transient bytes below a limit. The smallest memory that fits is the maximum over moments,
@@ -20,7 +20,7 @@ from treadle.parallelism.search.factor_graph import FactorGraph, FloatArray
 
 
 class Overlap(Enum):
-    """Where communication hides behind compute."""
+    """Scope of overlap of communication and computation."""
 
     NONE = "none"
     LAYER = "layer"
@@ -50,7 +50,7 @@ class Minimax:
 
     @cached_property
     def core_forms(self) -> MinimaxForms:
-        """As the core reads them; a form counts in one group at most."""
+        """Forms as the core reads them; a form counts in one group at most."""
         form, quantity = np.nonzero(self.forms)
         group = np.full(len(self.forms), -1, dtype=np.int32)
         for number, (_, forms) in enumerate(self.groups):
@@ -68,12 +68,12 @@ class Minimax:
         )
 
     def value(self, amounts: FloatArray) -> float:
-        """Of a plan with these quantities, whether or not it keeps to the limits."""
+        """Value of a plan with these quantities, whether or not it keeps to the limits."""
         found = self.forms @ amounts
         return sum(weight * max(float(found[i]) for i in forms) for weight, forms in self.groups)
 
     def values(self, amounts: FloatArray) -> FloatArray:
-        """Of many plans: shape (plans, quantities) to (plans,)."""
+        """Values of many plans: shape (plans, quantities) to (plans,)."""
         found = amounts @ self.forms.T
         total = np.zeros(len(amounts))
         for weight, forms in self.groups:
@@ -81,7 +81,7 @@ class Minimax:
         return total
 
     def excess(self, amounts: FloatArray) -> FloatArray:
-        """How far the largest limited form of each plan lies above the limit, or 0: shape (plans,)."""
+        """Excess of each plan's largest limited form over the limit, or 0: shape (plans,)."""
         if not self.limited or np.isinf(self.limit):
             return np.zeros(len(amounts))
         found = amounts @ self.forms[list(self.limited)].T
@@ -93,7 +93,7 @@ class Minimax:
 
 
 def _moments(graph: FactorGraph) -> FloatArray:
-    """Forms of the bytes held at each moment; of the persistent ones where no moment is told apart."""
+    """Forms of the bytes held at each moment; of the persistent ones without moments."""
     names = graph.quantities
     rows = np.eye(max(names.n_moments, 1), names.count, names.persistent + 1)
     rows[:, names.persistent] = 1
@@ -114,7 +114,7 @@ def step_time(
     names, moments = graph.quantities, _moments(graph)
     one_section = np.eye(names.n_sections, names.count)
     pairs = np.stack([one_section, np.roll(one_section, names.n_sections, axis=1)], axis=1)
-    """By section a row for what is serial and one for what is beside it."""
+    """A row for each section's serial part and one for its overlapped part."""
     pairs = pairs + (graph.kappa - 1) * pairs[:, ::-1]
     groups: tuple[tuple[float, tuple[int, ...]], ...]
     if overlap is Overlap.LAYER:

@@ -18,7 +18,7 @@ Wolfe). The mixture is an integer program over the columns found, one for each s
 
 Where overlap is counted over the whole model, max(sum of compute, sum of communication), mixing layers that
 only compute with layers that only communicate looks as if both hid behind each other, which no layer does:
-such an objective is refused.
+such an objective is rejected.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ MOST_COLUMNS, MOST_ENDINGS, MOST_STATES = 40, 20, 6
 
 @dataclass(frozen=True)
 class MixedLayers:
-    """What each layer takes.
+    """Plan of each layer.
 
     Parameters
     ----------
@@ -154,7 +154,7 @@ def _search(pool: ColumnPool, overlap: Overlap, prices: FloatArray, *, effort: S
 def _one_for_all(
     columns: ColumnPool, endings: ColumnPool, layering: Layering, memory_bytes: float
 ) -> MixedLayers | None:
-    """The fastest of all layers alike that keeps to the limit."""
+    """Return the fastest plan with equal layers within the limit."""
     fitting = (
         (float(columns.seconds[i] + endings.seconds[j]), j, i)
         for j, state in enumerate(_boundaries(endings))
@@ -173,7 +173,7 @@ def _one_for_all(
 def _useful(
     columns: ColumnPool, endings: ColumnPool, layering: Layering, best: MixedLayers | None
 ) -> tuple[ColumnPool, ColumnPool]:
-    """Those that may be part of a faster mixture; beside much slower ones a solver misses differences."""
+    """Keep columns of possible faster mixtures; next to much slower ones a solver misses differences."""
     if best is None:
         return columns, endings
     return columns.up_to(best.value * layering.n_layers), endings.up_to(best.value)
@@ -239,14 +239,14 @@ def _laid_out(
 
 @dataclass(frozen=True)
 class Counts:
-    """How many layers take each column, and the ending."""
+    """Number of layers with each column, and the ending."""
 
     counts: list[int]
     ending: int
 
 
 def _program() -> Program:
-    """Where what is told apart is small: columns' costs are scaled by the caller."""
+    """Solver settings for small differences: columns' costs are scaled by the caller."""
     program = Program(mip_rel_gap=0.0, mip_abs_gap=0.0)
     program.set_options(primal_feasibility_tolerance=1e-9, mip_feasibility_tolerance=1e-9)
     return program

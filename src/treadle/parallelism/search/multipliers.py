@@ -82,7 +82,7 @@ class Columns:
 
 @dataclass(frozen=True, eq=False)
 class DualPoint:
-    """Where a search over weights ended.
+    """Result of a search over weights.
 
     Parameters
     ----------
@@ -108,7 +108,7 @@ class DualPoint:
 
 
 def even_weights(aim: Minimax) -> FloatArray:
-    """Every form of a group alike, no limit."""
+    """Equal weights for all forms of a group, no limit."""
     weights = np.zeros(len(aim.forms))
     for weight, forms in aim.groups:
         weights[list(forms)] = weight / len(forms)
@@ -157,14 +157,14 @@ def climb(
     weights, messages
         To begin with.
     cut_at : float
-        Plans above this fraction of the best known value need not be told apart: states go, and the climb
+        Plans above this fraction of the best known value need not be distinguished: states go, and the climb
         ends.
     n_solves : int
         Most calls of message passing.
     tolerance : float
         Relative distance to the linear program's value at which to stop.
     feels : bool
-        Where plans do not tell where the bound rises, try steps along each weight.
+        Where plans do not show where the bound rises, try steps along each weight.
     prunes : bool
         Whether states go; else the bound is one over all plans of the slice.
     is_over : callable

@@ -64,7 +64,7 @@ def fastest_plan(
         Limit of every moment.
     overlap : Overlap
     within : tuple of int arrays, optional
-        States that a plan may take, ascending, per node: a named plan is a restriction of the same graph, for
+        States that a plan may take, ascending, per node: a preset is a restriction of the same graph, for
         which `NAMED_EFFORT` is enough.
     named : iterable of plans
         That are known to be allowed; where one of them fits, memory needs no search of its own.
@@ -102,7 +102,7 @@ def _least_memory(
 ) -> Incumbent:
     """A plan that fits, or the least memory to the gap; to a smaller one where the limit lies within it.
 
-    Left undecided, the search for time would have to find out, whose bounds tell little of memory.
+    Left undecided, the search for time would have to find out, whose bounds are weak on memory.
     """
     gap = effort.gap
     while True:

@@ -1,7 +1,7 @@
 """A lower bound on the cheapest plan by sequential tree-reweighted message passing (TRW-S), and good plans.
 
 Kolmogorov, "Convergent tree-reweighted message passing for energy minimization" (PAMI 2006), with the edges
-of the graph covered by chains that are monotonic in the order of the nodes; messages are kept in the form of
+of the graph covered by chains that are monotonic in the order of the nodes; messages have the form of
 "A new look at reweighted message passing" (PAMI 2015). A message is an amount moved from an edge's table to
 one of its ends, so any messages whatever leave the energy of every plan as it was, and
 
@@ -31,14 +31,14 @@ UNIT_ROUNDOFF = 2.0**-53
 def no_messages(graph: FactorGraph) -> FloatArray:
     """Messages before anything is moved: what edges gave to their ends, to the earlier node first.
 
-    They are kept for all states, so that they serve after states were removed.
+    They cover all states, so that they stay valid after states are removed.
     """
     return np.zeros(int(np.array(graph.sizes)[graph.message_ends[0]].sum()))
 
 
 @dataclass(frozen=True, eq=False)
 class TreeBound:
-    """What message passing found for one vector of weights.
+    """Result of message passing for one vector of weights.
 
     Parameters
     ----------

@@ -28,7 +28,7 @@ def full_domains(graph: FactorGraph) -> Domains:
 
 
 def consistent(graph: FactorGraph, domains: Domains) -> Domains | None:
-    """Those states that have an allowed partner at every neighbour; None where a node loses all of them."""
+    """Keep the states with an allowed partner at every neighbour; None if a node loses all of them."""
     left = []
     for node, states in enumerate(domains):
         mask = graph.forbidden_alone.get(node)
@@ -85,7 +85,7 @@ class Slice:
         self.sizes = tuple(len(states) for states in domains)
         self.core_domains = _core_domains(domains)
         self.starts = self.core_domains.start
-        """Where each node's states begin, and the end."""
+        """Start of each node's states, and the end."""
 
     @property
     def is_single(self) -> bool:
@@ -99,7 +99,7 @@ class Slice:
 
     @cached_property
     def message_positions(self) -> Int64Array:
-        """Of the slice's messages among those of the graph: by edge, to the earlier node and to the later."""
+        """Positions of the slice's messages among the graph's: by edge, to either end."""
         nodes, before = self.graph.message_ends
         lengths = np.diff(self.starts)[nodes]
         first = np.repeat(self.starts[nodes] - offsets_of(lengths)[:-1], lengths)

@@ -1,9 +1,9 @@
-"""Where to split a part of the plans: at the node whose pieces' bounds rise most (strong branching).
+"""Choice of a split of a set of plans: the node whose parts' bounds rise most (strong branching).
 
 Candidates are nodes at which the plans that a linear program mixes disagree, boundary states of a block and
-those that disagree most before others. Each is tried: states apart by a letter in which the mixed plans
+those that disagree most before others. Each is tried: states split by a key in which the mixed plans
 differ, and a few passes of messages at the weights and with the messages that bounded the whole part. States
-outside a piece are not cut out for that but made dear, which bounds the piece as well.
+outside a part are not removed for that but made expensive, which bounds the part as well.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from treadle.parallelism.search.slices import Energies, Slice
 N_CANDIDATES = 8
 """Nodes that are tried."""
 N_PASSES = 6
-"""Pairs of passes for each piece that is tried."""
+"""Pairs of passes for each part that is tried."""
 
 
 @dataclass(eq=False)
@@ -39,9 +39,9 @@ class PartRecord:
     node : int
         At which it was split; -1: it was not.
     groups : list of int arrays
-        States of the node, by piece.
+        States of the node, by part.
     parts : list of PartRecord
-        The pieces.
+        The parts.
     """
 
     weights: FloatArray
@@ -58,7 +58,7 @@ class PartRecord:
 def best_split(
     part: Slice, aim: Minimax, weights: FloatArray, messages: FloatArray, support: Support
 ) -> tuple[int, list[Int64Array]]:
-    """The node to split a part at, and its states by piece.
+    """Choose the node to split a set at, and its states by part.
 
     Parameters
     ----------
@@ -117,7 +117,7 @@ def _candidates(part: Slice, support: Support) -> Iterator[tuple[int, list[Int64
 def _splits(
     graph: FactorGraph, node: int, states: Int64Array, likely: list[int]
 ) -> Iterator[list[Int64Array]]:
-    """States apart by the first and by the last letter in which likely ones differ."""
+    """Split states by the first and by the last key in which likely ones differ."""
     differing = _differing(graph, node, likely)
     for place in dict.fromkeys([differing[0], differing[-1]]) if differing else ():
         yield _apart(states, graph.letters[node][states, place])
@@ -126,7 +126,7 @@ def _splits(
 
 
 def _differing(graph: FactorGraph, node: int, states: Sequence[int] | Int64Array) -> list[int]:
-    """Places of letters that tell some states apart."""
+    """Positions of keys that distinguish some states."""
     if not graph.letters:
         return []
     letters = graph.letters[node][states]
@@ -138,7 +138,7 @@ def _apart(states: Int64Array, letters: Int64Array) -> list[Int64Array]:
 
 
 def _split(graph: FactorGraph, node: int, states: Int64Array, likely: list[int]) -> list[Int64Array]:
-    """Likely states apart from the rest; without any by the first letter that tells some apart, or halves."""
+    """Separate likely states; without any split by the first distinguishing key, or into halves."""
     if len(likely) > 1:
         apart = [states[states == state] for state in likely]
         rest = states[~np.isin(states, likely)]

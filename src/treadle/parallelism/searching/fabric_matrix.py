@@ -1,7 +1,7 @@
 """Plans of fabrics on each other's fabric, and what costs that know no fabric would have lost.
 
 Such costs are those of planners that know no fabric: each axis by itself, and several axes one after the
-other. They leave out what the fabric does: groups that run at once share links, and a group over several axes
+other. They leave out what the fabric does: concurrent groups share links, and a group over several axes
 moves less over the slow ones than a collective along each of them in turn.
 """
 
@@ -39,7 +39,7 @@ def fabric_matrix(runs: Sequence[tuple[FabricRun, FabricSearch]]) -> FabricMatri
 
 
 def _seconds(search: FabricSearch, run: FabricRun) -> float | None:
-    """Of a plan on a fabric; None where its groups are cut off there."""
+    """Time of a plan on a fabric; None if its groups are disconnected there."""
     if search.fabric == run.topology.name:
         return search.best.seconds
     try:
@@ -88,7 +88,7 @@ class IsolatedCosts:
         )
 
     def send_s(self, axis: str, size_bytes: float) -> float:
-        """As the true costs have it: neighbours that send at once are one group already."""
+        """Same as the true costs: concurrently sending neighbours are one group already."""
         return self._costs.send_s(axis, size_bytes)
 
     def slowdowns(self, running: tuple[Traffic, ...]) -> tuple[float, ...]:

@@ -124,7 +124,7 @@ class FabricRun:
         ----------
         space : LayoutSpace
         plans_of : callable
-            Searches of the model with one of so many micro-batches.
+            Searches of the model with one of this many micro-batches.
 
         Raises
         ------
@@ -253,7 +253,7 @@ class FabricRun:
         return self._search_of(best, named, bound_s, checked_s, trials, found.best.found)
 
     def unawares(self, mesh: Mesh, costs: Costs) -> PricedPlan | None:
-        """What a plan really takes that is best by other costs on a mesh; None if none is found that fits.
+        """True time of the best plan by other costs on a mesh; None if no plan fits.
 
         It fits by the evaluator's count, as plans of `run` do.
         """
@@ -280,7 +280,7 @@ class FabricRun:
     ) -> tuple[tuple[int, ...], PricedPlan]:
         """The plan found; where the evaluator sees more in memory than the search, one that it lets pass.
 
-        The search leaves moments out. It is asked again under lower limits, and named plans stand by. What it
+        The search leaves moments out. It is repeated under lower limits, with presets as a fallback. What it
         proved holds for plans that fit by its own, lower count, so for those that really fit.
         """
         posed, limit = found.found.posed, self.plans.request.memory_bytes

@@ -58,7 +58,7 @@ class LargeCosts(DerivedCosts):
         return has_equal_pairs(self.costs.topology)
 
     def time_s(self, kind: CollectiveKind, axes: tuple[str, ...], size_bytes: float) -> float:
-        """As `FabricCosts.time_s`; infinite for all-to-alls without a price."""
+        """Same as `FabricCosts.time_s`; infinite for all-to-alls without a price."""
         real = [axis for axis in axes if self._sizes.get(axis, 1) > 1]
         if kind is CollectiveKind.ALLTOALL:
             return self._exchange_s(tuple(real), size_bytes)
@@ -68,7 +68,7 @@ class LargeCosts(DerivedCosts):
         return once if kind is CollectiveKind.REDUCE_SCATTER else 2 * once
 
     def slowdowns(self, running: tuple[Traffic, ...]) -> tuple[Seconds, ...]:
-        """As `FabricCosts.slowdowns`; all-to-alls without a matrix share links as allgathers do."""
+        """Same as `FabricCosts.slowdowns`; all-to-alls without a matrix share links as allgathers do."""
         if self.costs.mesh.n_ranks <= MOST_EXCHANGED:
             return self.costs.slowdowns(running)
         alike = [(_GATHER if kind is CollectiveKind.ALLTOALL else kind, axes) for kind, axes in running]
@@ -89,7 +89,7 @@ class LargeCosts(DerivedCosts):
         return self._blocks[size].time_s(size_bytes)
 
     def _block_price(self, size: int) -> Price:
-        """Of all-to-alls within each of the first blocks of so many ranks."""
+        """Rates of all-to-alls within each of the first blocks of ranks."""
         count = min(max(_MOST_IN_BLOCKS // size, 2), self.costs.mesh.n_ranks // size)
         mesh = Mesh((count, size), ("block", "rank"))
         costs = self.costs
@@ -100,7 +100,7 @@ class LargeCosts(DerivedCosts):
 
 
 def has_equal_pairs(topology: Topology) -> bool:
-    """Whether for each link there is one of the same bandwidth and latency the other way."""
+    """Whether each link has a reverse link of the same bandwidth and latency."""
     rows = [topology.tails, topology.heads, topology.bandwidths, topology.latencies_ns]
     there = np.stack([np.asarray(row, dtype=np.int64) for row in rows])
     back = there[[1, 0, 2, 3]]

@@ -1,4 +1,4 @@
-"""Meshes that a number of ranks can be laid out as: whoever searches over meshes begins with few axes.
+"""Meshes of a number of ranks: a search over meshes begins with few axes.
 
 Axes carry no role until a plan gives them one, so that a mesh is how ranks are grouped: ordered
 factorisations of their number, the last factor the innermost. A fabric that is a grid of its own also has

@@ -23,7 +23,7 @@ class MeshProblem:
     named : mapping of str to tuple of int
         Plans by the book.
     within : Domains
-        States that pins leave.
+        States that the constraints allow.
     """
 
     problem: SearchProblem
@@ -34,7 +34,7 @@ class MeshProblem:
 
 @dataclass(frozen=True, eq=False)
 class MeshResult:
-    """What a look or a search found on a mesh.
+    """Result of a first look or a search on a mesh.
 
     Parameters
     ----------

@@ -1,9 +1,9 @@
 """The mesh as an outer loop: cheap looks at many meshes, whole searches on few, finer meshes where it pays.
 
-A look is the best named plan and the first bound. Meshes of one axis and of two come first; they are searched
-in the order of their best named plans, and left out where the bound says that they cannot beat what is known.
+A look is the best preset and the first bound. Meshes of one axis and of two come first; they are searched
+in the order of their best presets, and left out where the bound says that they cannot beat what is known.
 Then the best mesh is split along one of its axes in every way: each plan is one of the finer mesh too, so
-that nothing is lost but time. Finer meshes are looked at, and searched, in the same way.
+that nothing is lost but time. Finer meshes are looked at and searched equally.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from treadle.schedules.mesh import Mesh
 
 _Found = TypeVar("_Found")
 MOST_AXES = 3
-"""Of meshes that are tried; one of four axes takes minutes and gigabytes."""
+"""Largest number of axes of tried meshes; one of four axes takes minutes and gigabytes."""
 
 
 @dataclass(frozen=True)
 class Look(Generic[_Found]):
-    """What is known of a mesh.
+    """Known facts of a mesh.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ class Look(Generic[_Found]):
 
 @dataclass(frozen=True)
 class MeshSearch(Generic[_Found]):
-    """What a search over meshes found.
+    """Result of a search over meshes.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What may be asked of a search for the best plan, as keywords, and the values that they make."""
+"""Options of the search for the best plan, and the request that they make."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from treadle.training.prices.efficiency_presets import roofline_times
 from treadle.training.train_options import as_accelerator
 
 DEFAULT_GAP = 0.01
-"""Share of the best time that need not be proven."""
+"""Optimality gap at which to stop, relative to the best time."""
 DEFAULT_TIME_LIMIT_S, AUTO_TIME_LIMIT_S = 120.0, 300.0
-"""Of a search on a given mesh, and of one over meshes."""
+"""Time limits of a search on a given mesh, and of one over meshes."""
 _COUNT = re.compile(r"([1-9][0-9]*)\s*([KkMmGg]?)")
 _POWERS = {"": 0, "k": 10, "m": 20, "g": 30}
 _MOST_TOKENS = 2**40
@@ -30,7 +30,7 @@ _MOST_TOKENS = 2**40
 
 @dataclass(frozen=True)
 class ParallelRequest:
-    """What was asked for, resolved.
+    """A resolved request.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ class ParallelRequest:
 
     @property
     def numbers(self) -> DeviceNumbers:
-        """What the device does; without overlap computing and communicating at once gain nothing."""
+        """Numbers of the device; without overlap concurrent computing and communicating gain nothing."""
         kappa = 2 if self.overlap is Overlap.NONE else contention_of(None, self.device.name).kappa
         return DeviceNumbers.of(self.times, kappa)
 
@@ -69,7 +69,7 @@ class ParallelRequest:
 def parallel_request(
     gpu: Accelerator | Path | str, tokens: int | str | None, asked: ParallelizeKeywords
 ) -> ParallelRequest:
-    """Resolve what was asked for; errors are those of `parallelize`."""
+    """Resolve a request; errors are those of `parallelize`."""
     device = as_accelerator(gpu)
     memory = asked.get("memory_bytes")
     if memory is not None and memory < 1:
@@ -118,12 +118,12 @@ def as_count(value: int | str, what: str) -> int:
 
 
 def as_overlap(asked: str) -> Overlap:
-    """Where communication hides behind compute: none, layer, model."""
+    """Scope of overlap of communication and computation: none, layer, model."""
     return Overlap(known_name("overlap", asked, [one.value for one in Overlap]))
 
 
 def read_constraints(texts: Sequence[str]) -> dict[str, str]:
-    """Pins as they are typed, ``wq=k:1/h:0``: a parameter as it is stored, or what an operator makes.
+    """Parse constraints, ``wq=k:1/h:0``: a parameter as it is stored, or an operator's result.
 
     Raises
     ------

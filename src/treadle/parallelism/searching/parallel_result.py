@@ -1,4 +1,4 @@
-"""What a search for the best plan found: values, and tables of them."""
+"""Results of the search for the best plan: values, and tables of them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class PricedPlan:
     Parameters
     ----------
     name : str
-        ``treadle``, or what a named plan does: ``fsdp over 0,1``.
+        ``treadle``, or a preset: ``fsdp over 0,1``.
     plan : ParallelPlan
     seconds : float
         Of a step, simulated task by task.
@@ -110,11 +110,11 @@ class FabricSearch:
         No plan of the kind that was searched has a smaller estimate, on the meshes of `meshes`.
     checked_bound_s : float
         What of it, on the best plan's mesh, the evaluator confirms by passes of its own: over all states, or
-        over each of the boxes into which the search split them. What pins forbid is left to the search.
+        over each of the boxes into which the search split them. Constraints are left to the search.
     is_late : bool
         The time limit ended it.
     meshes : tuple of MeshTrial
-    retimed : Retimed or Refusal
+    retimed : Resimulated or Unsupported
         The nearest named layout in the simulator of `train`, or why there is none.
     found : MeshResult
         Problem and states, for those who ask what else there was.
@@ -182,7 +182,7 @@ class FabricMatrix:
 @format_choice("treadle.render.parallelism:parallelize_rows")
 @dataclass(frozen=True)
 class ParallelizeResult(Tabular):
-    """The best plan on each fabric, beside named ones.
+    """The best plan on each fabric, and presets.
 
     Parameters
     ----------
@@ -218,12 +218,12 @@ class ParallelizeResult(Tabular):
 
     @property
     def plan(self) -> ParallelPlan:
-        """That of the first fabric."""
+        """Search of the first fabric."""
         return self.searches[0].best.plan
 
     @property
     def tokens(self) -> int:
-        """Of a step, all micro-batches of a pipeline together: the graph is that of one of them."""
+        """Tokens of a step, all micro-batches of a pipeline together: the graph is that of one of them."""
         pipeline = self.plan.pipeline
         return self.model.tokens * (1 if pipeline is None else pipeline.micro_batches)
 

@@ -5,7 +5,7 @@ first stage holds without the ends of the model. The evaluator counts each stage
 fit, the search is repeated with a smaller limit. Bounds hold for stages of equally many layers.
 
 The slowest stage is passed by all m micro-batches and each other one once, on the way in and out: with one
-piece of the model on each, (m - 1) * max + sum of the stages' seconds. The sum is that of all layers, so the
+virtual stage on each, (m - 1) * max + sum of the stages' seconds. The sum is that of all layers, so the
 best cut by this has the least maximum; of those the evenest is taken.
 """
 
@@ -40,7 +40,7 @@ def inner_mesh(mesh: Mesh) -> Mesh:
     Raises
     ------
     FormatError
-        If there is no other axis.
+        Without another axis.
     """
     pairs = [pair for pair in zip(mesh.axis_names, mesh.shape, strict=True) if pair[0] != STAGES]
     if not pairs:
@@ -175,7 +175,7 @@ def stages_of(mesh: Mesh) -> int:
 def scaled(seconds: float, form: PipelineForm) -> float:
     """Return what a step takes at least, from the seconds of all layers with one micro-batch.
 
-    With m micro-batches and v pieces of the model on each of p stages it takes ``(m - 1/v) * t + s / v``, for
+    With m micro-batches and v virtual stages on each of p stages it takes ``(m - 1/v) * t + s / v``, for
     s seconds of all stages and t of the slowest one, which is at least ``s / p``.
     """
     rest = 1 / form.interleave
@@ -183,7 +183,7 @@ def scaled(seconds: float, form: PipelineForm) -> float:
 
 
 _ROUNDING = 1e-9
-"""Of sums of layers, relative."""
+"""Relative tolerance of sums of layers."""
 
 
 def best_cut(layers_s: Sequence[float], n_stages: int) -> tuple[int, ...] | None:

@@ -2,7 +2,7 @@
 
 A layout is a number of stages, a mesh for each stage, and the sequences of a micro-batch. A look at it is the
 best preset and the first bound of a micro-batch on a stage's mesh, scaled to the pipeline: with m
-micro-batches, p stages and v pieces of the model on each, a step takes ``(m - 1/v) / p + 1/v`` times as long
+micro-batches, p stages and v virtual stages on each, a step takes ``(m - 1/v) / p + 1/v`` times as long
 as all layers with one micro-batch. From one layout for each number of stages the search climbs: it changes
 one of the three at a time while that promises a shorter step.
 """
@@ -28,7 +28,7 @@ MOST_STAGES = 64
 _IN_A_BOX = 8
 """Ranks of the inner axis to begin with: GPUs of most boxes."""
 _FEW_PARTS = 4
-"""Of branch and bound, where no preset fits."""
+"""Time limit of branch and bound, where no preset fits."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ class LayoutSpace:
                 yield from self._with_batches(mesh, sequences * stages // count)
 
     def _with_batches(self, mesh: Mesh, sequences: int) -> Iterator[PipelineLayout]:
-        """Yield the layout with about so many sequences in a micro-batch, if its numbers divide."""
+        """Yield the layout with about this many sequences in a micro-batch, if its numbers divide."""
         stages = dict(zip(mesh.axis_names, mesh.shape, strict=True)).get(STAGES, 1)
         batches = self.micro_batches or max(1, self.sequences // max(sequences, 1))
         while stages > 1 and self.micro_batches is None and self.sequences % batches:
@@ -124,7 +124,7 @@ class LayoutSpace:
             yield PipelineLayout(mesh, form)
 
     def _interleave(self, stages: int, batches: int) -> int:
-        """Return the pieces on each stage that make the pipeline quickest; uneven ones lengthen a stage."""
+        """Return the virtual stages per stage with the fastest pipeline; uneven ones lengthen a stage."""
         if self.interleave is not None:
             return self.interleave
         if stages == 1 or batches % stages:
@@ -159,7 +159,7 @@ def climb(
     Raises
     ------
     InfeasibleError
-        If there is no layout, or ranks of groups do not reach each other in any.
+        If no layout exists, or ranks of groups do not reach each other in any.
     """
     known: dict[PipelineLayout, Look[MeshResult]] = {}
     refused = InfeasibleError(f"{space.sequences} sequences: no pipeline divides them into micro-batches")

@@ -1,4 +1,4 @@
-"""The best plan of a model on one mesh: problem, named plans, search, and what the evaluator says."""
+"""The best plan of a model on one mesh: problem, presets, search, and evaluation."""
 
 from __future__ import annotations
 
@@ -46,19 +46,19 @@ _FIRST_SOLVES = 12
 
 
 _MOST_COARSE_PARTS = 60
-"""Of branch and bound on a coarse mesh: what counts is its plan, and the bound of the fine mesh."""
+"""Time limit of branch and bound on a coarse mesh: only its plan and the fine mesh's bound count."""
 
 
 @dataclass(frozen=True)
 class PipelineForm:
-    """How a step passes through a pipeline.
+    """Pipelining of a step.
 
     Parameters
     ----------
     stages : int
     micro_batches : int
     interleave : int
-        Pieces of the model on each stage.
+        Virtual stages on each stage.
     """
 
     stages: int = 1
@@ -98,7 +98,7 @@ class PlanSearch:
         Raises
         ------
         FormatError
-            If a pin names what is not there.
+            If a constraint has an unknown name.
         """
         numbers, zero = self.numbers, self.request.zero
         parameters = ParameterBytes(
@@ -115,7 +115,7 @@ class PlanSearch:
         return MeshProblem(problem, costs, self.presets(problem), self._within(problem))
 
     def look(self, posed: MeshProblem) -> Look[MeshResult]:
-        """The best named plan that fits, and the first bound."""
+        """Return the best preset that fits, and the first bound."""
         graph = posed.problem.graph
         aim = self._aim(graph)
         effort = SearchEffort(gap=self.request.gap, n_parts=1, first_solves=_FIRST_SOLVES)
@@ -136,7 +136,7 @@ class PlanSearch:
         ----------
         before : Look
         known : iterable of plans
-            Beside the named ones; where one is within the gap of the first bound, there is nothing to search.
+            Besides the presets; if one is within the gap of the first bound, no search is needed.
         effort : SearchEffort, optional
             By default until the gap is proven.
         """
@@ -163,9 +163,9 @@ class PlanSearch:
         return Look(found.value, bound, MeshResult(posed, found.plan, is_late=late, proof=proof))
 
     def coarser_plans(self, posed: MeshProblem) -> list[tuple[int, ...]]:
-        """Of a mesh of three axes or more, plans that are the best known on two, neighbouring axes joined.
+        """For a mesh of three axes or more, the best known plans on two, with neighbouring axes joined.
 
-        A search over few states finds what one over many would take long to meet. What is pinned speaks of
+        A search over few states finds what one over many would take long to meet. Constraints refer to
         the fine mesh: then there are none.
         """
         found = []
@@ -210,7 +210,7 @@ class PlanSearch:
         )
 
     def checked_bound(self, found: MeshResult) -> float:
-        """What the evaluator's own pass proves over the whole problem, or over the search's boxes."""
+        """Bound by the evaluator's own pass over the entire problem, or over the search's boxes."""
         graph, proof = found.posed.problem.graph, found.proof
         overlap, most = self.request.overlap, self.request.memory_bytes
         known = [] if found.plan is None else [found.plan]
@@ -241,7 +241,7 @@ class PlanSearch:
         )
 
     def checked_mixture(self, found: MixedLayers, layering: Layering) -> float:
-        """What that pass proves of layers that may differ, at the prices of their bound."""
+        """Bound by that pass for layers that may differ, at the prices of their bound."""
         request = self.request
         if found.column is None or found.ending is None:
             return 0.0
@@ -266,7 +266,7 @@ class PlanSearch:
         return resimulate(plan, self.model, self.layers, costs, self.request.times)
 
     def presets(self, problem: SearchProblem) -> dict[str, tuple[int, ...]]:
-        """Of each the best way to do what it leaves open; of those that do not fit the quickest."""
+        """Complete each preset in the best way; the fastest of those that do not fit."""
         graph, found = problem.graph, dict[str, tuple[int, ...]]()
         for name, domains in problem.named().items():
             is_hopeless = least_persistent(graph, domains) > self.request.memory_bytes
@@ -280,7 +280,7 @@ class PlanSearch:
         return found
 
     def allowed(self, posed: MeshProblem) -> list[tuple[int, ...]]:
-        """Named plans that keep to the pins."""
+        """Presets that satisfy the constraints."""
         return [
             plan
             for plan in posed.named.values()
@@ -288,7 +288,7 @@ class PlanSearch:
         ]
 
     def _within(self, problem: SearchProblem) -> Domains:
-        """States that pins leave."""
+        """States that the constraints allow."""
         axes, parts = tuple(axis_sizes(problem.mesh)), {part.name: part for part in self.model.parts}
         pins = {}
         for name, text in self.request.pins.items():
@@ -307,7 +307,7 @@ class PlanSearch:
 
 
 def _value(graph: FactorGraph, aim: Minimax, plan: tuple[int, ...]) -> float:
-    """Of a plan that keeps to the limits; infinity for others."""
+    """Time of a plan within the limits; infinity for others."""
     amounts = graph.amounts(plan)
     return aim.value(amounts) if aim.fits(amounts) else inf
 

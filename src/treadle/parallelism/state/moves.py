@@ -7,14 +7,14 @@ that a group of ranks holds make a block again:
 - reduce-scatter over partial axes: they become inner ends of dimensions, in any order;
 - all-reduce over partial axes: they replicate;
 - all-to-all: axes go from the inner ends of some dimensions to the inner ends of others;
-- two all-to-alls: axes at inner ends are laid anew in any way. Each rank cuts what it has for each other into
-  equal parts, one for every rank of the group, which pass them on. As every rank holds as much before as
+- two all-to-alls: axes at inner ends are rearranged in any way. Each rank splits what it has for each other
+  into equal parts, one for every rank of the group, which pass them on. As every rank holds as much before as
   after, both halves are uniform (Valiant and Brebner 1981, without their randomness). A move may break off in
   between: `Mixed`;
 - by itself: a rank cuts a replicated dimension and keeps its part (slice); it takes what it holds as its
-  summand of a sum whose others are 0 (pad, for shards; for replicas all ranks but the first take 0).
+  term of a sum whose others are 0 (pad, for shards; for replicas all ranks but the first take 0).
 
-Ranks along open axes must hold one contiguous block together: laying anew the outer and the innermost of
+Ranks along open axes must hold one contiguous block together: rearranging the outer and the innermost of
 three axes around the middle one takes all three.
 
 A move over several axes is one collective of the group over all of them: with the prices of fused groups,
@@ -60,7 +60,7 @@ class Move:
     Parameters
     ----------
     kind : CollectiveKind, optional
-        None: a rank does it by itself and at once.
+        None: a rank does it locally and immediately.
     axes : frozenset of str
         The groups that do it; of something local the axes that change.
     target : Sharding or Mixed

@@ -1,4 +1,4 @@
-"""Seconds between all pairs of many shardings at once: what a search reads.
+"""Table of seconds between all pairs of many shardings, for searches.
 
 The moves between shardings depend on the axes and the number of dimensions only: they are laid out once as
 arrays (`MoveArrays`), whatever the tensor. For a tensor, moves from or to shardings that do not divide its

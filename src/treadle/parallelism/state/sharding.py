@@ -1,12 +1,12 @@
-"""How a tensor lies on a mesh, and how it is kept: the state of a tensor (dissertation, section 5.2).
+"""Placement of a tensor on a mesh: the tensor state (dissertation, section 5.2).
 
 Each axis of the mesh does one of three things to a tensor: it shards one dimension, it leaves the tensor
 partial (what the ranks along it hold adds up to the tensor), or it replicates. Axes that shard the same
 dimension have an order, which is part of the state: the first cuts the dimension into contiguous blocks, the
 next cuts each of those.
 
-Uneven shards are refused, not padded: a dimension of 100 is not sharded over 8 ranks. Padding would depend on
-the order in which axes were applied, so that two ways into one state would not hold the same.
+Uneven shards are rejected, not padded: a dimension of 100 is not sharded over 8 ranks. Padding would depend
+on the order in which axes were applied, so that two ways into one state would not hold the same.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def axis_sizes(mesh: Mesh) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class Sharding:
-    """Where the parts of a tensor lie: the sharding pattern of its state.
+    """Positions of a tensor's parts: the sharding pattern of its state.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ class Sharding:
         return tuple(chain.from_iterable(self.dims))
 
     def unsupported(self, shape: tuple[int, ...], sizes: Mapping[str, int]) -> Unsupported | None:
-        """Why a tensor of this shape cannot lie so; None if it can.
+        """Return why a tensor of this shape cannot have this state; None if it can.
 
         Parameters
         ----------
@@ -112,7 +112,7 @@ class Sharding:
         )
 
     def n_shards(self, sizes: Mapping[str, int]) -> int:
-        """Shards that the tensor is cut into; the other ranks hold replicas of them, or summands."""
+        """Shards that the tensor is cut into; the other ranks hold replicas of them, or partial sums."""
         return prod(sizes[axis] for axis in self.axes)
 
 

@@ -1,17 +1,17 @@
-"""What operators accept: by mesh axis one choice of which letter of the operator is cut, and what follows for
+"""Strategies of operators: for each mesh axis the operator's sharded dimension, and its effect on
 tensors.
 
-An operator has letters, as einsum has: the dimensions of what goes in and comes out, those of different
-tensors that run together with the same letter. Along one axis of the mesh the ranks share out its work in one
+An operator has dimensions, as einsum has: those of inputs and outputs, where those of different
+tensors that run together have the same name. Along one axis of the mesh the ranks divide its work in one
 of these ways:
 
-- by a letter: tensors that have it are sharded there, inputs without it are replicated, outputs without it
-  are partial (each rank has summed over its own part of the letter);
-- by summands: an operator linear in some inputs together takes them partial and gives partial outputs;
+- by a dimension: tensors that have it are sharded there, inputs without it are replicated, outputs without it
+  are partial (each rank has summed over its own part of the dimension);
+- by partial sums: an operator linear in some inputs together takes them partial and gives partial outputs;
 - not at all: all ranks along the axis do the same.
 
 Choices of different axes are independent, so that a strategy is one choice per axis, and an order where
-several axes cut the same letter. Which letters may be cut is a rule per kind of operator, `RULES`: an
+several axes shard the same dimension. The shardable dimensions are a rule per kind of operator, `RULES`: an
 operator that is added needs one rule and nothing else.
 """
 
@@ -25,7 +25,7 @@ from typing import TypeAlias
 from treadle.errors import ScheduleError
 
 PARTIAL = "+"
-"""Place of a tensor in a choice: a summand."""
+"""Entry of a tensor in a choice: partial."""
 WHOLE = ""
 """Place of a tensor in a choice: replicated."""
 Letter: TypeAlias = Hashable
@@ -34,25 +34,25 @@ Letter: TypeAlias = Hashable
 
 @dataclass(frozen=True)
 class Operator:
-    """An operator by the letters of its tensors.
+    """An operator by the dimensions of its tensors.
 
     Parameters
     ----------
     kind : str
         A key of `RULES`: ``EINSUM``.
     inputs, outputs : tuple of sequences of letters
-        Letters of each tensor, one a dimension; a str is a sequence of characters.
+        Names of each tensor's dimensions; a str is a sequence of characters.
     linear : tuple of tuples of int
         Sets of inputs in which it is linear, all of a set taken together: of a sum ``((0, 1),)``, of a
         product ``((0,), (1,))``. An einsum knows by itself, a gather is linear in its table, a scatter in its
         rows, the second input, unless something is said here.
     summed : bool
-        Letters that outputs lack are summed over; else they are combined in another way (a maximum).
+        Dimensions that outputs lack are summed over; else they are combined in another way (a maximum).
 
     Raises
     ------
     ScheduleError
-        For a kind without a rule, or a letter that stands twice in a tensor.
+        For a kind without a rule, or a dimension that appears twice in a tensor.
     """
 
     kind: str
@@ -70,18 +70,18 @@ class Operator:
 
     @property
     def dims(self) -> tuple[Letter, ...]:
-        """All of its letters, each once, in the order in which they come."""
+        """All of its dimensions, each once, in order of appearance."""
         return tuple(dict.fromkeys(chain.from_iterable((*self.inputs, *self.outputs))))
 
 
 @dataclass(frozen=True)
 class Choice:
-    """How the ranks along one axis share out an operator.
+    """Division of an operator among the ranks along one axis.
 
     Parameters
     ----------
     inputs, outputs : tuple of letters
-        For each tensor the letter that is cut, `PARTIAL` or `WHOLE`.
+        For each tensor the sharded dimension, `PARTIAL` or `WHOLE`.
     divides : bool
         Each rank does its part of the work; else all do all of it.
     """
@@ -92,7 +92,7 @@ class Choice:
 
     @property
     def dims(self) -> frozenset[Letter]:
-        """Letters that are cut."""
+        """Sharded dimensions."""
         return frozenset((*self.inputs, *self.outputs)) - {PARTIAL, WHOLE}
 
 
@@ -101,7 +101,7 @@ Rule = Callable[[Operator], Iterator[Choice]]
 
 
 def cut_by(operator: Operator, letter: Letter) -> Choice:
-    """The choice to cut one letter: shards where it stands, sums where outputs lack it."""
+    """Return the choice to shard one dimension; outputs that lack it are partial."""
     return Choice(
         tuple(letter if letter in letters else WHOLE for letters in operator.inputs),
         tuple(letter if letter in letters else PARTIAL for letters in operator.outputs),
@@ -115,7 +115,7 @@ def _by_summands(operator: Operator, linear: tuple[tuple[int, ...], ...]) -> Ite
 
 
 def _any_letter(operator: Operator) -> Iterator[Choice]:
-    """Letters of all outputs; those that an output lacks where they are summed over."""
+    """Dimensions of all outputs; also those that an output lacks if they are summed over."""
     for letter in operator.dims:
         if operator.summed or all(letter in letters for letters in operator.outputs):
             yield cut_by(operator, letter)
@@ -123,18 +123,18 @@ def _any_letter(operator: Operator) -> Iterator[Choice]:
 
 
 def _einsum(operator: Operator) -> Iterator[Choice]:
-    """Batch, row, column and contraction are all letters; linear in each factor by itself."""
+    """Batch, row, column and contraction are all shardable; linear in each factor separately."""
     for letter in operator.dims:
         yield cut_by(operator, letter)
     yield from _by_summands(operator, tuple((at,) for at in range(len(operator.inputs))))
 
 
 def _attention(operator: Operator) -> Iterator[Choice]:
-    """Batch, heads and queries: letters of the first input, queries or gradients, not those within a head.
+    """Batch, heads and queries: dimensions of the first input, queries or gradients, not those within a head.
 
     Softmax needs the whole sequence of keys, and scores the whole of a head's dimension, before anything is
     summed. Cut queries leave keys and values whole (context parallelism); gradients of keys and values are
-    then sums. Letters within a head are those that tensors without the last of them lack too: queries have
+    then sums. Dimensions within a head are those that tensors without the last of them lack too: queries have
     other ones than values.
     """
     first = operator.inputs[0]
@@ -160,7 +160,7 @@ def _scatter(operator: Operator) -> Iterator[Choice]:
 
 
 def _dispatch(operator: Operator) -> Iterator[Choice]:
-    """Tokens (``td``, and others by token) to places of experts (``ecd``): the first letters are linked.
+    """Tokens (``td``, and others by token) to slots of experts (``ecd``): the first dimensions are linked.
 
     Ranks with their own tokens fill their own places of every expert, a cut of ``c``: that experts are
     elsewhere is then an all-to-all from ``c`` to ``e``, which comes out as a transition. With whole tokens
@@ -176,7 +176,7 @@ def _dispatch(operator: Operator) -> Iterator[Choice]:
 
 
 def _combine(operator: Operator) -> Iterator[Choice]:
-    """Places of experts (``ecd``) back to tokens (``td``): a rank with some of the experts gives summands."""
+    """Slots of experts (``ecd``) back to tokens (``td``): ranks with some experts give partial sums."""
     expert, place, *rest = operator.inputs[0]
     beside = operator.inputs[1] if len(operator.inputs) > 1 else operator.outputs[0]
     token = next(letter for letter in beside if letter not in operator.inputs[0])
@@ -201,7 +201,7 @@ RULES: dict[str, Rule] = {
     "DISPATCH": _dispatch,
     "COMBINE": _combine,
 }
-"""By kind of operator its rule."""
+"""Rule of each kind of operator."""
 
 
 def choices_of(operator: Operator) -> tuple[Choice, ...]:

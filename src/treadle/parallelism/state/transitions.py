@@ -4,9 +4,9 @@ All orders and all fusions over several axes are paths, so that what a fused gro
 cutting a tensor before a slow axis and gathering it along a fast one after it, is found and not declared.
 
 The search is A*: from a place, an axis that must still be communicated costs at least the cheapest collective
-that it takes part in, at any size that occurs. An axis must be communicated where the target asks for less of
+that it takes part in, at any size that occurs. An axis must be communicated where the target requires less of
 it (partial > sharded > replicated: a rank by itself only goes up) or for another dimension. No collective
-serves an axis for less, and nothing local serves one at all, so that the bound is consistent and the first
+communicates an axis for less, and nothing local does at all, so that the bound is consistent and the first
 path found is cheapest.
 """
 
@@ -179,7 +179,7 @@ class Transitions:
         return max(must, default=0)
 
     def _least_by_axis(self) -> Mapping[str, Seconds]:
-        """By axis the least seconds of any collective with it, at any size that can occur."""
+        """Least seconds of any collective with each axis, at any size that can occur."""
         whole = prod(self.shape) * self.element_bytes
         subsets = [axes for n in range(len(self.sizes) + 1) for axes in combinations(self.sizes, n)]
         shards = {prod(self.sizes[axis] for axis in axes) for axes in subsets}
@@ -206,7 +206,7 @@ class Transitions:
 
 
 def _levels(place: Place) -> dict[str, tuple[int, int]]:
-    """By axis 2 for partial, (1, dimension) for sharded; an open axis is sharded, nowhere (-1)."""
+    """Code each axis: 2 for partial, (1, dimension) for sharded; an open axis is sharded, nowhere (-1)."""
     base = place.base if isinstance(place, Mixed) else place
     levels = {axis: (1, at) for at, axes in enumerate(base.dims) for axis in axes}
     levels.update((axis, (2, 0)) for axis in base.partial)

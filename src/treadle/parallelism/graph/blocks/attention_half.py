@@ -1,6 +1,6 @@
 """The attention half of a block, without norms and residual sums: grouped heads, and latent ones (MLA).
 
-Letters: ``b`` samples, ``s`` tokens, ``h`` hidden, ``k`` heads of keys, ``g`` queries for each of them,
+Dimensions: ``b`` samples, ``s`` tokens, ``h`` hidden, ``k`` heads of keys, ``g`` queries for each of them,
 ``d`` dimensions of a query or key, ``w`` of a value; of latent attention ``l`` and ``m`` for the latents of
 keys and of queries, ``o`` and ``r`` for the parts of ``d`` without and with rotation.
 """
@@ -17,7 +17,7 @@ STATISTICS_BYTES = 4
 
 
 def attention_sizes(heads: Heads | LatentHeads) -> dict[str, int]:
-    """Elements of the letters of this half."""
+    """Sizes of the dimensions of this half."""
     if isinstance(heads, Heads):
         size, groups = heads.head_dim, heads.heads // heads.kv_heads
         return {"k": heads.kv_heads, "g": groups, "d": size, "w": size}
@@ -105,7 +105,7 @@ def _latent(forward: Forward, heads: LatentHeads, x: TensorRef) -> tuple[TensorR
 
 
 def rotated(forward: Forward, name: str, word: str, x: TensorRef) -> TensorRef:
-    """Rotary positions along the last letter."""
+    """Rotary positions along the last dimension."""
     return forward.pointwise(
         f"rotated_{name}", f"{word}->{word}", (x,), operator="rotary", whole=word[-1], linear=((0,),)
     )

@@ -1,9 +1,10 @@
 """The feed-forward half of a block, without norms and residual sums: dense, or a router and experts.
 
-Letters besides those of the block: ``f`` inner width, ``e`` experts, ``n`` experts that a token visits, ``c``
-places of an expert for the tokens of one sample, ``z`` inner width of the experts that all tokens visit.
+Dimensions besides those of the block: ``f`` inner width, ``e`` experts, ``n`` experts that a token visits,
+``c`` places of an expert for the tokens of one sample, ``z`` inner width of the experts that all tokens
+visit.
 
-Each sample fills places of its own, so that cutting samples keeps tokens apart; an expert has so many places
+Each sample fills its own slots, so that sharding samples keeps tokens apart; an expert has as many slots
 as it gets tokens if all experts get the same.
 """
 
@@ -16,11 +17,11 @@ from treadle.training.models.feed_forward import Experts
 from treadle.training.models.transformer_shape import BlockKind, TransformerShape
 
 INDEX_BYTES = 8
-"""Of int64."""
+"""Bytes of int64."""
 
 
 def feed_forward_sizes(shape: TransformerShape, kind: BlockKind, sequence: int) -> dict[str, int]:
-    """Elements of the letters of this half."""
+    """Sizes of the dimensions of this half."""
     experts = shape.experts
     if not kind.has_experts or experts is None:
         return {"f": shape.feed_forward}
@@ -36,7 +37,7 @@ def feed_forward_sizes(shape: TransformerShape, kind: BlockKind, sequence: int) 
 def feed_forward_half(
     forward: Forward, shape: TransformerShape, kind: BlockKind, x: TensorRef
 ) -> tuple[TensorRef, ...]:
-    """From the norm's output to summands of this half's output."""
+    """From the norm's output to the terms of this half's output."""
     if not kind.has_experts or shape.experts is None:
         return (_dense(forward, shape, x, has_bias=shape.has_bias),)
     made = [_routed(forward, shape, shape.experts, x)]

@@ -1,8 +1,8 @@
-"""The forward pass of a part of a model, written operator by operator in the letters of ``einsum``.
+"""The forward pass of a part of a model, written operator by operator in the notation of ``einsum``.
 
-A letter is an atom. ``(kgd)h`` are two dimensions, the first a product of three factors; ``s'`` is a second
-appearance of a letter in one operator: the keys' sequence. Dimensions that count something of which there may
-be one only (``k``, ``g``, ``n``) are left out if there is one.
+A character is a base dimension. ``(kgd)h`` are two dimensions, the first a product of three factors; ``s'``
+is a second appearance of a character in one operator: the keys' sequence. Dimensions that count something of
+which there may be one only (``k``, ``g``, ``n``) are left out if there is one.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from treadle.parallelism.graph.compute_graph import (
 )
 
 OPTIONAL = "kgn"
-"""Letters that are left out where they have one element."""
+"""Dimensions that are left out where they have one element."""
 ELEMENT_BYTES = 2
-"""Of weights and activations: bfloat16."""
+"""Bytes of weights and activations: bfloat16."""
 
 
 class Forward:
@@ -36,7 +36,7 @@ class Forward:
     Parameters
     ----------
     sizes : mapping of str to int
-        Elements of each letter.
+        Size of each dimension.
     owner : str
         The module that parameters belong to: ``layers.*`` for all of a list; "": the model itself.
     """
@@ -48,7 +48,7 @@ class Forward:
 
     @property
     def base_dims(self) -> tuple[BaseDim, ...]:
-        """Atoms in the order in which they appeared."""
+        """Base dimensions in the order in which they appeared."""
         return tuple(BaseDim(letter, self.sizes[letter]) for letter in self._numbers)
 
     def dims(self, word: str) -> Dims:
@@ -118,7 +118,7 @@ class Forward:
             Roles; those of an operand in any order and grouping.
         operands : sequence of TensorRef
         whole : str
-            Letters that it cannot be cut by.
+            Dimensions that cannot be sharded.
         element_bytes : sequence of int
             Of each result; by default those of activations.
         """
@@ -175,7 +175,7 @@ class Forward:
         ]
 
     def sum_of(self, name: str, word: str, *summands: TensorRef, words: Sequence[str] = ()) -> TensorRef:
-        """Add a sum of tensors; ``words`` where summands are repeated over dimensions."""
+        """Add a sum of tensors; ``words`` where terms are repeated over dimensions."""
         before = ",".join(words or [word] * len(summands))
         return self.pointwise(
             name, f"{before}->{word}", summands, operator="add", linear=(tuple(range(len(summands))),)

@@ -46,9 +46,9 @@ READS: MappingProxyType[str, tuple[tuple[int, ...], tuple[int, ...]]] = MappingP
         "mean_loss": ((0,), ()),
     }
 )
-"""By operator the operands and the results that its gradient reads, besides gradients."""
+"""For each operator the operands and results that its gradient reads, besides gradients."""
 Gradients = list[TensorRef | None]
-"""Of each operand, or of each result; None where there is none."""
+"""Gradient of each operand, or of each result; None without one."""
 
 
 def joint_graph(forward: Forward, *, leaves: TensorRef, entered: TensorRef | None = None) -> ComputeGraph:
@@ -137,7 +137,7 @@ class _Backward:
         return found
 
     def of_sum(self, number: int, gradients: Gradients) -> Gradients:
-        """Summands: each has the sum's gradient, added over what it was repeated over."""
+        """Gradients of a sum's terms: each has the sum's gradient, added over repeated dimensions."""
         node = self._forward.nodes[number]
         found: Gradients = [None] * len(node.operands)
         read, kind = [(gradients[0], node.results[0].roles)], OperatorKind.REDUCTION

@@ -37,12 +37,12 @@ def model_graph(model: TrainingModel, *, batch: int, sequence: int) -> ModelGrap
     ----------
     model : TrainingModel
     batch, sequence : int
-        Samples of a step, and tokens of each: letters ``b`` and ``s``.
+        Samples of a step, and tokens of each: dimensions ``b`` and ``s``.
 
     Raises
     ------
     TreadleError
-        If the model is no decoder-only transformer, or has learned positions for shorter sequences.
+        If the model is not a decoder-only transformer, or has learned positions for shorter sequences.
 
     Examples
     --------
@@ -99,7 +99,7 @@ def model_graph(model: TrainingModel, *, batch: int, sequence: int) -> ModelGrap
 
 
 def _kind_name(kind: BlockKind, kinds: list[BlockKind]) -> str:
-    """What tells a kind of block from the others."""
+    """Key that distinguishes block types."""
     words = []
     if len({other.has_experts for other in kinds}) > 1:
         words.append("expert" if kind.has_experts else "dense")

@@ -1,11 +1,10 @@
-"""Where a joint graph can be cut: places that one tensor crosses on the way forward, and one on the way back.
+"""Cuts of a joint graph: places that one tensor crosses forward, and one backward.
 
-A place in the forward pass is told by the tensor that crosses it, the residual stream of a transformer. The
-backward pass runs through layers the other way round, so that the place belongs to one there: what runs
-before it reads only what was made at or after the tensor, what runs after it only what was made before or at
-it.
+A place in the forward pass is identified by the tensor that crosses it, the residual stream of a transformer.
+The backward pass runs through layers in reverse, so that the place belongs to one there: what runs before it
+reads only results at or after the tensor, what runs after it only results before or at it.
 
-What depends on no parameter (positions, masks) is no part of this: every part makes its own.
+What depends on no parameter (positions, masks) is not included: every part makes its own.
 """
 
 from __future__ import annotations
@@ -72,7 +71,7 @@ class Anatomy:
                 yield number
 
     def _pieces(self) -> dict[TensorRef, GradientSlices]:
-        """Of parameters that are used in several places, the summands of their gradients."""
+        """Terms of the gradients of parameters that are used in several places."""
         found = {}
         for parameter, gradient in self.graph.gradients.items():
             node = self.graph.nodes[parameter.node]
@@ -145,7 +144,7 @@ def _crossings(anatomy: Anatomy, steps: list[int]) -> Iterator[tuple[int, Tensor
 
 
 def _reach(anatomy: Anatomy) -> tuple[list[float], list[float]]:
-    """By place of the backward pass: the first node of the forward pass whose tensors steps up to it read,
+    """Return for each backward place the first node of the forward pass whose tensors steps up to it read,
     and the last one that it and later ones read; a parameter lies just before the node that reads it.
     """
     graph = anatomy.graph

@@ -1,4 +1,4 @@
-"""A part of a joint graph as a graph of its own, and what tells whether two parts are equal."""
+"""A part of a joint graph as its own graph, and a key that is equal for equal parts."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def _compact(
     gradients: Mapping[TensorRef, TensorRef],
     tangents: Mapping[TensorRef, TensorRef],
 ) -> ComputeGraph:
-    """A graph of the atoms that its nodes have, numbered as they come."""
+    """Return a graph of its nodes' base dimensions, numbered by appearance."""
     numbers: dict[int, int] = {}
 
     def one(index: Index) -> Index:
@@ -139,7 +139,7 @@ def _compact(
         return tuple(tuple(one(index) for index in dim) for dim in dims)
 
     def argument_key(value: object) -> object:
-        """Arguments, which tell dimensions of operands."""
+        """Arguments, which contain dimensions of operands."""
         if isinstance(value, Mapping):
             return {
                 key: [[list(one(Index(*pair))) for pair in dim] for dim in part]
@@ -160,7 +160,7 @@ def _compact(
 
 
 def signature(part: ModelPart, *, shared: Iterable[str] = ()) -> str:
-    """What is the same of equal parts: all but names, lines and paths, except those of shared parameters."""
+    """Key of a part: everything but names, lines and paths, except those of shared parameters."""
     data = to_json(part.graph)
     paths = set(shared)
     nodes = data["nodes"]

@@ -23,7 +23,7 @@ from treadle.parallelism.graph.model_graph import ModelGraph, ModelPart, Tie
 
 @dataclass(frozen=True)
 class _Run:
-    """Segments from ``start`` on, ``period`` of them at a time, so many times."""
+    """Segments from ``start`` on, ``period`` of them at a time, repeated."""
 
     start: int
     period: int
@@ -75,7 +75,7 @@ def folded(graph: ComputeGraph, *, name: str) -> ModelGraph:
 
 
 def repeated(graph: ComputeGraph, *, name: str, repeats: int) -> ModelGraph:
-    """The model graph of a captured block that runs so many times, one after the other.
+    """The model graph of a captured block that runs several times, one after the other.
 
     Raises
     ------
@@ -135,7 +135,7 @@ def _block(
 
 
 def _alike(graph: ComputeGraph, cuts: Sequence[PartCut], runs: Sequence[_Run]) -> list[_Run]:
-    """Runs between whose parts the same factors cross as in that with most layers: one state serves all."""
+    """Runs between whose parts the same factors cross as in that with most layers: one state fits all."""
     runs = [run for run in runs if run.start]
     if not runs:
         return []
@@ -179,7 +179,7 @@ def _merged(instances: Sequence[ModelPart]) -> ModelPart:
 
 
 def common_prefix(found: Sequence[str], *, has_all: bool = True) -> str:
-    """What paths of equal parts have at one place: a word, numbers as a slice, or ``*`` for 0, 1, 2, ...
+    """Common element of equal parts' paths: a word, numbers as a slice, or ``*`` for 0, 1, 2, ...
 
     Parameters
     ----------
@@ -209,7 +209,7 @@ def common_prefix(found: Sequence[str], *, has_all: bool = True) -> str:
 def _finished(
     graph: ComputeGraph, name: str, parts: Sequence[ModelPart], ties: tuple[Tie, ...]
 ) -> ModelGraph:
-    """With letters of samples and tokens; several parts have letters in the order in which they need them."""
+    """Name the dimensions of samples and tokens; several parts are named in their order of use."""
     new: dict[str, str] = {}
     left = dim_names() if len(parts) > 1 else iter(atom.name for atom in graph.atoms)
     for part in parts:
@@ -226,7 +226,7 @@ def _finished(
 
 
 def _first_dimensions(graph: ComputeGraph) -> tuple[tuple[str, str], int]:
-    """Letters of samples and of tokens, and how many tokens there are.
+    """Dimensions of samples and of tokens, and the number of tokens.
 
     Samples come first, tokens second, if a dimension besides the two is left, or words are looked up.
     """
