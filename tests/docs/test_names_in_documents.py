@@ -84,12 +84,12 @@ def test_names_that_do_not_exist_are_found() -> None:
         "synthesis.trees.optimums",
         "cli/nothing.py",
         "tests/none.py",
-        "inputs.problem.poses",
+        "inputs.problem.make_problems",
         "treadle.cli.none",
     ]
     right = [
         "schedules.trees.forest",
-        "inputs.problem.pose",
+        "inputs.problem.make_problem",
         "cli/application.py",
         "tests/places.py",
         "gpu0.x",

@@ -436,6 +436,6 @@ def test_what_is_no_whole_number_of_bytes_per_second_is_refused() -> None:
             treadle.from_networkx(graph, bandwidth=wrong)
     graph.edges[0, 1]["bandwidth"] = 12.5  # meant as GB/s, no doubt
     with pytest.raises(
-        TopologyError, match=r"expected a whole number of bytes/s, or a text .* such as 12\.5GB/s"
+        TopologyError, match=r"expected an integer of bytes/s, or a text .* such as 12\.5GB/s"
     ):
         treadle.from_networkx(graph)

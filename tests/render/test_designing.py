@@ -214,7 +214,7 @@ def result(*rows: Any, group: int | None = None, **changes: Any) -> Any:
         "efforts": (),
         "kept": (),
         "reconfiguration": None,
-        "is_kept": lambda one: one.option.notation.startswith("K"),
+        "is_cached": lambda one: one.option.notation.startswith("K"),
         "is_fresh": lambda one: one.option.notation.startswith("F"),
     }
     return SimpleNamespace(**(values | changes))

@@ -92,10 +92,10 @@ def test_sets_of_files() -> None:
     )
     left_out = ((0, 8, "too small"), (100, None, "too large"))
     made: Any = SimpleNamespace(
-        texts=[1, 2, 3], ranges=ranges, format="msccl-xml", dialect="", left_out=left_out
+        files_by_range=[1, 2, 3], ranges=ranges, format="msccl-xml", dialect="", left_out=left_out
     )
     alone: Any = SimpleNamespace(
-        texts=[1], ranges=ranges[2:], format="msccl-xml", dialect="rccl", left_out=()
+        files_by_range=[1], ranges=ranges[2:], format="msccl-xml", dialect="rccl", left_out=()
     )
     delivery = SimpleNamespace(loading=LOADING, files=(("load.sh", b""),))
     saved: list[Any] = [

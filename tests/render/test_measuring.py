@@ -139,7 +139,7 @@ def judged(*yardsticks: Any, above: str = "", **changes: Any) -> Any:
         above=above,
         is_low=False,
         table=SimpleNamespace(rows=[SimpleNamespace(line=line(2))], average=1.5),
-        yardstick=lambda name: next((one for one in yardsticks if one.name == name), None),
+        reference=lambda name: next((one for one in yardsticks if one.name == name), None),
         **(known | changes),
     )
 

@@ -103,7 +103,7 @@ def result(**changes: Any) -> Any:
     request = SimpleNamespace(
         memory_bytes=80 * GB,
         device=SimpleNamespace(name="a100"),
-        times=SimpleNamespace(words="by shapes"),
+        times=SimpleNamespace(summary="by shapes"),
         overlap=SimpleNamespace(value="layer"),
     )
     model = SimpleNamespace(name="m", parameters=1234567, layers=5)

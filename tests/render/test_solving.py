@@ -179,7 +179,7 @@ def test_repairs() -> None:
         lost_ranks=("e", "g"),
         lost_links=1,
         lone_bottleneck="n2",
-        piece_kinds=(3, 5),
+        subproblem_classes=(3, 5),
         contest=contest,
         old=replace(plan, algbw=plan.algbw * 3 / 4),
         new=replace(found.new, optimal_algbw=None, witness=None),

@@ -116,7 +116,7 @@ def result(*rows: Any, **changes: Any) -> Any:
         sequences=12,
         tokens={"": 2048},
         options=changes.pop("options", options()),
-        times=SimpleNamespace(words="by shapes"),
+        times=SimpleNamespace(summary="by shapes"),
     )
     for name in ("tokens", "memory_bytes"):
         if name in changes:
@@ -150,7 +150,7 @@ def serving(phase: str, *rows: Any) -> Any:
     setup = SimpleNamespace(
         device=SimpleNamespace(name="a100", memory_bytes=4 * GB),
         tokens={"": 100, "image": 7},
-        times=SimpleNamespace(words="by shapes"),
+        times=SimpleNamespace(summary="by shapes"),
     )
     for one in rows:
         one.outcome.setup = setup

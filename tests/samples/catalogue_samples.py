@@ -79,7 +79,7 @@ SAMPLES: Mapping[str, Sequence[t.Topology]] = {
     "with_failed_nodes": [t.with_failed_nodes(t.ring(4), "n1")],
     "punctured": [t.punctured(t.ring(6), links=1, seed=3), t.punctured(t.torus(3, 3), nodes=2)],
     "subset": [t.subset(t.mi250(2, 8), "0-3", 5)],
-    "trimmed": [t.with_balanced_bandwidths(t.with_failed_links(t.dgx_a100(2), "box0.nic1->ib1"))],
+    "trimmed": [t.trimmed(t.with_failed_links(t.dgx_a100(2), "box0.nic1->ib1"))],
     "with_parallel_links": [t.with_parallel_links(t.ring(4), 2)],
     "with_reverse_links": [t.with_reverse_links(t.uni_ring(1, 4))],
     "with_links": [

@@ -48,7 +48,7 @@ def test_flows_by_classes_are_the_optimum_of_an_alltoall(fabric) -> None:
     found = class_problem(problem.topology, problem.collective).alltoall_rate()
     expected = treadle.bound(fabric, "alltoall").rate
     assert found.exact == expected.exact
-    assert found.certificate.pair_rate_bound(problem.topology, problem.collective) == found.exact
+    assert found.witness.pair_rate_bound(problem.topology, problem.collective) == found.exact
     # some flow at this rate loads no link beyond its bandwidth, and fills one
     fullness = found.rate * found.loads / problem.topology.bandwidths
     assert fullness.max() == pytest.approx(1)

@@ -99,7 +99,7 @@ def test_flags_and_forms() -> None:
     ],
 )
 def test_numbers_at_their_limits(kind: type[Any], values: dict[str, int]) -> None:
-    assert kind(**values).asked() == values
+    assert kind(**values).given() == values
 
 
 @pytest.mark.parametrize(

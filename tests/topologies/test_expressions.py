@@ -16,7 +16,7 @@ from treadle.topologies import (
     save_topology,
     subset,
     torus,
-    with_balanced_bandwidths,
+    trimmed,
     with_failed_links,
 )
 
@@ -41,7 +41,7 @@ from treadle.topologies import (
             'with_failed_links(dgx-a100(2), "box0.nic1--ib1")',
             with_failed_links(dgx_a100(2), "box0.nic1--ib1"),
         ),
-        ('trimmed:subset(mi250(2), "0-7", 20)', with_balanced_bandwidths(subset(mi250(2), "0-7", 20))),
+        ('trimmed:subset(mi250(2), "0-7", 20)', trimmed(subset(mi250(2), "0-7", 20))),
     ],
 )
 def test_good_expressions(text, expected):

@@ -69,7 +69,7 @@ def diagnose(
     >>> _ = Path("nccl.log").write_text(log)
     >>> found = treadle.diagnose("nccl.log", topology="dgx_h100:1", collective="allreduce")
     >>> found.judgements[0].reference("ring"), found.suspects
-    (<Yardstick ring, share 0.8351, the GPUs' links within a box>, ())
+    (<ReferenceBandwidth ring, share 0.8351, the GPUs' links within a box>, ())
     """
     fabric_given = None if topology is None else as_fabric(topology, "diagnose: topology")
     with context().stage("log"):

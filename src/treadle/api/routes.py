@@ -210,6 +210,6 @@ def routes_lowered(result: RoutesResult, form: RouteFormat, *, path: str = "") -
     >>> from treadle import planning
     >>> found = planning.routes_lowered(planning.routes("ring:4"), planning.RouteFormat.CSV)
     >>> found.judgement
-    <Judgement compared, alltoall, 4 ranks>
+    <Verdict compared, alltoall, 4 ranks>
     """
     return lower_verified(result.plan, find_format(f"routes-{form}"), FileOptions(), path=path)

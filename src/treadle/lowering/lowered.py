@@ -136,7 +136,7 @@ class Lowered:
     >>> import treadle
     >>> found = treadle.lower(treadle.solve("ring:4", "allgather"), to="msccl-xml")
     >>> found.judgement
-    <Judgement executed, allgather, 4 ranks, 8 chunks>
+    <Verdict executed, allgather, 4 ranks, 8 chunks>
     >>> found.text[:35]
     '<algo name="treadle" proto="Simple"'
     """

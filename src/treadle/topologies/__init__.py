@@ -105,7 +105,7 @@ from treadle.topologies.topology import MAX_BANDWIDTH as MAX_BANDWIDTH
 from treadle.topologies.topology import Topology as Topology
 from treadle.topologies.topology import TopologyBuilder as TopologyBuilder
 from treadle.topologies.transforms.changes import subset as subset
-from treadle.topologies.transforms.changes import with_balanced_bandwidths as with_balanced_bandwidths
+from treadle.topologies.transforms.changes import trimmed as trimmed
 from treadle.topologies.transforms.changes import with_bandwidths as with_bandwidths
 from treadle.topologies.transforms.changes import with_failed_links as with_failed_links
 from treadle.topologies.transforms.changes import with_failed_nodes as with_failed_nodes

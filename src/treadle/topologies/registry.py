@@ -109,7 +109,7 @@ _GROUPS: tuple[tuple[str, tuple[Callable[..., Topology], ...]], ...] = (
         "transforms",
         (
             *(transforms.with_failed_links, transforms.with_failed_nodes),
-            *(random_graphs.punctured, transforms.subset, transforms.with_balanced_bandwidths),
+            *(random_graphs.punctured, transforms.subset, transforms.trimmed),
             *(transforms.with_parallel_links, transforms.with_reverse_links, transforms.with_links),
             *(with_inserted_nodes, with_deleted_nodes, with_exchanged_heads),
             with_host_bottleneck,

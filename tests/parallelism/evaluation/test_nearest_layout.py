@@ -159,7 +159,7 @@ def test_tensor_parallelism_is_by_sequence_where_tokens_pass_in_shards(
 class Asked:
     """Costs that tell what they were asked."""
 
-    words, is_bound = "told", True
+    summary, is_bound = "told", True
 
     def time_s(self, kind: CollectiveKind, axes: tuple[str, ...], size_bytes: int) -> object:
         return kind, axes, size_bytes

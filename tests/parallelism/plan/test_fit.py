@@ -69,7 +69,10 @@ def test_the_plain_plan_fits() -> None:
         ),
         (lambda p: with_block(p, operator("u", inputs=(replicated(2),))), "1 inputs, 1 outputs; expected 2"),
         (lambda p: with_block(p, operator("u", keep=None)), "u: keep is None"),
-        (lambda p: with_block(p, operator("du", keep=ActivationPolicy.SAVED)), "du: keep is Keep.SAVED"),
+        (
+            lambda p: with_block(p, operator("du", keep=ActivationPolicy.SAVED)),
+            "du: keep is ActivationPolicy.SAVED",
+        ),
         (lambda p: with_block(p, operator("u", outputs=(replicated(3),))), "for 2 factors"),
         (
             lambda p: with_block(p, operator("u", outputs=(Sharding(((), ("dp", "ep"))),))),

@@ -16,6 +16,7 @@ from parallelism.rediscovery.small_settings import (
     model,
     searched,
 )
+from treadle.parallelism.search.branching import SearchEffort
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.mesh import Mesh
 from treadle.training.models.attention import Heads
@@ -73,7 +74,9 @@ def test_hybrid_sharding_where_only_boxes_are_fast_inside() -> None:
     """Shards within a box, replicas over boxes; with fast links between boxes shards lie over all ranks."""
     graph = model(64, 512)
     slow = costs(BOXES, slow=36e9, fast=450e9, within=("nv",), alpha_s=5e-6)
-    found = searched(graph, BOXES, slow, memory=1.25 * GB, kappa=KAPPA)
+    # within 1% of the optimum there are also plans that shard one weight over all ranks
+    close = SearchEffort(gap=0.003, n_parts=60)
+    found = searched(graph, BOXES, slow, memory=1.25 * GB, kappa=KAPPA, effort=close)
     assert cuts_samples(found)
     stored = found.stored()
     assert set().union(*stored.values()) == {"nv"}

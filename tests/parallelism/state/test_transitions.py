@@ -34,7 +34,7 @@ ITEM_BYTES = 2
 class DrawnCosts:
     """Whole seconds for each kind, axes and size, in no order: of no network."""
 
-    words, is_bound = "drawn", False
+    summary, is_bound = "drawn", False
 
     def __init__(self, seed: int) -> None:
         self.seed = seed

@@ -29,7 +29,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch, module: ModuleType, draw: Any) -> Any
         figures.append((figure, file_format))
         return b"picture"
 
-    monkeypatch.setattr(module, "figure_bytes", keep)
+    monkeypatch.setattr(module, "plot_bytes", keep)
     assert draw() == b"picture"
     ((figure, file_format),) = figures
     assert file_format == "svg"

@@ -24,7 +24,7 @@ SUM, EXCHANGE = CollectiveKind.ALLREDUCE, CollectiveKind.ALLTOALL
 class Prices:
     """Costs that tell what they were asked."""
 
-    words, is_bound = "told", True
+    summary, is_bound = "told", True
 
     def __init__(self, mesh: Mesh, topology: object = None) -> None:
         self.mesh, self.topology = mesh, topology

@@ -71,7 +71,7 @@ class Searches:
     def with_memory(self, limit: float) -> Searches:
         return Searches(self.bytes_of, limit, self.enough)
 
-    def pose(self, mesh: Mesh, costs: object) -> Any:
+    def make_problem(self, mesh: Mesh, costs: object) -> Any:
         problem = SimpleNamespace(tidied=lambda labels: labels, decode=lambda labels: labels)
         return SimpleNamespace(problem=problem, named={}, costs=costs)
 
@@ -95,7 +95,7 @@ def fitting(
     enough: list[float] | None = None,
 ) -> tuple[tuple[int, ...], PricedPlan]:
     plans = Searches(bytes_of, enough=enough)
-    posed = plans.pose(MESH, None)
+    posed = plans.make_problem(MESH, None)
     posed.named = named
     rows = [plans.priced(name, plan, None) for name, plan in named.items()]
     return FabricRun(ring(4), cast(Any, plans), {})._fitting(plans.look(posed), MESH, rows)

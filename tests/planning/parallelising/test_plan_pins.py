@@ -164,7 +164,7 @@ def test_stages_that_do_not_fit_say_what_is_least() -> None:
     with pytest.raises(InfeasibleError) as error:
         search_staged(plans, mesh, COSTS, form, look)
     assert re.fullmatch(
-        r"small, mesh pp=2,a=2, 5 micro-batches: no plan was found that fits into 1000B a rank; "
+        r"small, mesh pp=2,a=2, 5 micro-batches: no plan found that fits into 1000B a rank; "
         r"the least is \d+\.\d+KB",
         str(error.value),
     )
@@ -185,5 +185,5 @@ def test_each_preset_is_estimated_before_nothing_is_said_to_fit(
     assert best.fits
     assert best.memory_bytes == least
     assert best.plan in [one.plan for one in presets]
-    with pytest.raises(InfeasibleError, match="no plan was found that fits"):
+    with pytest.raises(InfeasibleError, match="no plan found that fits"):
         search_staged(plans.with_memory(least - 1), mesh, COSTS, form, plans.look(posed))

@@ -24,10 +24,15 @@ def record(
     kinds: tuple[CollectiveKind, ...] = (GATHER,),
     needs: tuple[Any, ...] = (),
     in_groups: bool = False,
-    refusal: Callable[[Any, Any], str | None] = lambda topology, collective: None,
+    unsupported: Callable[[Any, Any], str | None] = lambda topology, collective: None,
 ) -> SimpleNamespace:
     return SimpleNamespace(
-        name=name, comparing=comparing, collectives=kinds, needs=needs, in_groups=in_groups, refusal=refusal
+        name=name,
+        comparing=comparing,
+        collectives=kinds,
+        needs=needs,
+        in_groups=in_groups,
+        unsupported=unsupported,
     )
 
 
@@ -79,8 +84,8 @@ def test_those_without_switches_are_left_out_where_there_are_some(monkeypatch: p
 
     records = [
         record("direct", Comparing.ALWAYS, needs=(no_switches,)),
-        record("refuses", Comparing.ALWAYS, refusal=refuses),
-        record("unable", Comparing.ABLE, refusal=refuses),
+        record("refuses", Comparing.ALWAYS, unsupported=refuses),
+        record("unable", Comparing.ABLE, unsupported=refuses),
         record("able", Comparing.ABLE),
     ]
     box, ring = make_problem("dgx_a100:1", "allgather"), make_problem("ring:4", "allgather")
@@ -96,10 +101,10 @@ def test_groups_are_served_at_once_or_the_first_by_itself(monkeypatch: pytest.Mo
         return "no"
 
     records = [
-        record("at once", Comparing.ALWAYS, in_groups=True, refusal=whole),
+        record("at once", Comparing.ALWAYS, in_groups=True, unsupported=whole),
         record("one by one", Comparing.ALWAYS),
-        record("neither", Comparing.ALWAYS, refusal=whole),
-        record("never", Comparing.ALWAYS, in_groups=True, refusal=never),
+        record("neither", Comparing.ALWAYS, unsupported=whole),
+        record("never", Comparing.ALWAYS, in_groups=True, unsupported=never),
     ]
     problem = make_problem("ring:4", "allgather", mesh="2,2", axes="1")
     assert chosen(monkeypatch, records, problem, sizes=False) == ["at once", "one by one"]

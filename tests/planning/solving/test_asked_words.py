@@ -48,7 +48,7 @@ def test_what_is_written_is_read_back(options: Any, written: dict[str, Any]) -> 
     assert list(found) == [f"asked_{name}" for name in written]
     assert not [value for value in found.values() if isinstance(value, bool)]
     read = given_options(plan(**found, version="1", trees_per_root=9))
-    assert type(options)(**cast(Any, read)).asked() == options.asked()
+    assert type(options)(**cast(Any, read)).given() == options.given()
 
 
 @pytest.mark.parametrize(

@@ -256,10 +256,10 @@ def test_limits_that_only_a_search_keeps(monkeypatch: pytest.MonkeyPatch) -> Non
     assert asked == [], "twelve pairs"
     for words in ({"max_hops": 3}, {"layer_changes": True}):
         best_routes(problem.topology, problem.collective, **words)  # type: ignore[arg-type]
-        assert asked[-1].asked() == words
+        assert asked[-1].given() == words
     monkeypatch.setattr(route_candidates, "SEARCHED_PAIRS", 11)
     best_routes(problem.topology, problem.collective, max_layers=2, max_routes=3, seed=4, max_flows=1)
-    assert asked[-1].asked() == {
+    assert asked[-1].given() == {
         "max_layers": 2,
         "max_routes": 3,
         "seed": 4,
@@ -311,7 +311,7 @@ def test_a_search_is_late_where_one_of_its_halves_is(
     monkeypatch.setattr(
         part, "search_paths", lambda pieces: (found, 0) if shares[context()] == 0.4 else (None, 0)
     )
-    monkeypatch.setattr(part, "piece_routes", lambda *given: given[0])
+    monkeypatch.setattr(part, "subflow_routes", lambda *given: given[0])
     monkeypatch.setattr(
         part,
         "routes_in_steps",

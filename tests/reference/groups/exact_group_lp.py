@@ -28,7 +28,7 @@ class GroupLp:
     families: tuple[bool, ...]
     all_shares: tuple[tuple[GroupAllocation, ...], ...]
 
-    def shares(self, group: int, *, reducing: bool | None = None) -> GroupAllocation:
+    def allocation(self, group: int, *, reducing: bool | None = None) -> GroupAllocation:
         """Of one group."""
         return self.all_shares[group][0 if reducing is None else self.families.index(reducing)]
 

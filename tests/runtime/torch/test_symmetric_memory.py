@@ -30,7 +30,7 @@ class Gpus:
         self.asked: dict[int, list[Any]] = {0: [], 1: []}
         store = SimpleNamespace(set_group_info=self.set_group_info)
         for module in (symmetric_memory, peer_memory):
-            patch.setattr(module, "gpu_library", lambda: SimpleNamespace(said=self.said))
+            patch.setattr(module, "gpu_library", lambda: SimpleNamespace(call=self.call))
         patch.setattr(symmetric_memory, "_SymmetricMemory", store)
         patch.setattr(symmetric_memory, "symmetric", self)
         patch.setattr(torch.cuda, "synchronize", lambda device: self.note("synchronize", device))
@@ -41,7 +41,7 @@ class Gpus:
         if rank == 1 and name == self.failing:
             raise RuntimeError(f"{name} failed")
 
-    def said(self, name: str, first: int, *_: int) -> None:
+    def call(self, name: str, first: int, *_: int) -> None:
         self.note(name, first)
 
     def set_group_info(self, name: str, rank: int, n_ranks: int, store: object) -> None:

@@ -59,7 +59,7 @@ class Opened:
         self.memory = SimpleNamespace(network=network, words="stand-in")
         self.closed, self.asked = 0, list[tuple[Any, ...]]()
 
-    def room(self, protocol: DeviceProtocol, element: int, threads: int) -> int:
+    def max_blocks(self, protocol: DeviceProtocol, element: int, threads: int) -> int:
         self.asked.append((protocol, element, threads))
         return {SIMPLE: 9, LL: 6}[protocol]
 
@@ -211,7 +211,7 @@ def engine_of(
     engine._lanes, engine._room = lanes, 8
     engine._source = SimpleNamespace(program=lambda *_, in_place: program)
     way: Any = CallMethod("lanes", "buffers", " by a stand-in", "")  # type: ignore[arg-type]
-    engine._buffers = SimpleNamespace(has_switches=False, way=lambda *_: way, allocate=lambda size: size)
+    engine._buffers = SimpleNamespace(has_switches=False, method=lambda *_: way, allocate=lambda size: size)
     for name, found in (("device_of", 0), ("stream_of", 11), ("is_capturing", False)):
         monkeypatch.setattr(streams, name, lambda *_, found=found: found)
     monkeypatch.setattr(gpu_engine, "choose_blocks", lambda *_, **__: BlockChoice(SIMPLE, 1, 512, 2048, 0.0))
@@ -266,7 +266,7 @@ def test_why_switches_are_not_asked_is_told_once(
     for rank, count in ((0, 1), (1, 0)):
         engine, _ = engine_of(monkeypatch, rank=rank)
         way: Any = CallMethod("lanes", "buffers", "", "no NVSwitch")  # type: ignore[arg-type]
-        engine._buffers.way = lambda *_, way=way: way
+        engine._buffers.method = lambda *_, way=way: way
         caplog.clear()
         with caplog.at_level(logging.INFO, "treadle.torch"):
             for _ in range(2):

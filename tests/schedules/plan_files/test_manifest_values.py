@@ -283,7 +283,7 @@ def test_what_is_charged_for_texts() -> None:
         fitting = reader(("t", text.encode()), granted=2**25 + 4 * each)
         assert fitting.string("t") == text
         short = reader(("t", text.encode()), granted=2**25 + 4 * each - 1)
-        said(lambda short=short: short.text("t"), MemoryLimitError)
+        said(lambda short=short: short.string("t"), MemoryLimitError)
 
 
 def test_budgets_are_spent_to_the_last_byte() -> None:

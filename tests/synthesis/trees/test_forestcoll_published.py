@@ -37,7 +37,7 @@ def verified(
         result.schedule,
         claimed_algbw=result.algbw,
         claimed_optimal_algbw=result.bound.algbw,
-        witness=result.bound.certificate,
+        witness=result.bound.witness,
     )
     assert not report.violations
     return result

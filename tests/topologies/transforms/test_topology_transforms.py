@@ -28,8 +28,8 @@ from treadle.topologies import (
     path,
     ring,
     subset,
+    trimmed,
     unreachable_pair,
-    with_balanced_bandwidths,
     with_failed_links,
     with_failed_nodes,
 )
@@ -123,7 +123,7 @@ def test_an_unbalanced_dead_end_stays_until_it_is_trimmed():
     fabric = with_failed_links(dgx_a100(2), "box0.gpu1--box0.nic1", "box0.nic1->ib1")
     assert "box0.nic1" in fabric.node_names
     assert len(non_eulerian_nodes(fabric)) == 2
-    assert links_of(with_balanced_bandwidths(fabric)) == links_of(with_failed_nodes(dgx_a100(2), "box0.nic1"))
+    assert links_of(trimmed(fabric)) == links_of(with_failed_nodes(dgx_a100(2), "box0.nic1"))
 
 
 def test_failed_nodes_keep_the_rest():
@@ -201,7 +201,7 @@ def test_wrong_names_are_refused(make, message):
 
 
 def test_trimming_a_nic_that_receives_only():
-    fabric = with_balanced_bandwidths(with_failed_links(dgx_a100(2), "box0.nic1->ib1"))
+    fabric = trimmed(with_failed_links(dgx_a100(2), "box0.nic1->ib1"))
     assert has_balanced_switches(fabric)
     # The other direction goes, and then the NIC, which leads nowhere: nothing else is touched.
     assert links_of(fabric) == links_of(with_failed_nodes(dgx_a100(2), "box0.nic1"))
@@ -209,8 +209,8 @@ def test_trimming_a_nic_that_receives_only():
 
 def test_trimming_keeps_what_is_balanced():
     for fabric in (ring(5), ring(5, bidirectional=False), dgx_a100(2)):
-        assert with_balanced_bandwidths(fabric) is fabric
-    assert with_balanced_bandwidths(path(1)) == path(1)
+        assert trimmed(fabric) is fabric
+    assert trimmed(path(1)) == path(1)
 
 
 def random_digraph(seed, most):
@@ -230,7 +230,7 @@ def random_digraph(seed, most):
 def test_trimming_keeps_the_largest_total(seed):
     fabric = random_digraph(seed, 20)
     kept = balanced_capacities(fabric.tails, fabric.heads, fabric.bandwidths, fabric.switches.tolist())
-    result = with_balanced_bandwidths(fabric)
+    result = trimmed(fabric)
     assert has_balanced_switches(result)
     original = {}
     for u, v, b in links_of(fabric):
@@ -252,7 +252,7 @@ def test_trimming_keeps_the_largest_total(seed):
 
 def test_trimming_is_exact_for_huge_bandwidths():
     for seed in range(20):
-        assert has_balanced_switches(with_balanced_bandwidths(random_digraph(seed, 2**50)))
+        assert has_balanced_switches(trimmed(random_digraph(seed, 2**50)))
 
 
 @settings(derandomize=True, deadline=None, max_examples=40)
@@ -260,7 +260,7 @@ def test_trimming_is_exact_for_huge_bandwidths():
 def test_trimming_after_failures_never_raises_a_bandwidth(fabric, data):
     links = data.draw(st.lists(st.integers(0, fabric.n_links - 1), max_size=3))
     failed = with_failed_links(fabric, *{fabric.link_name(link) for link in links})
-    result = with_balanced_bandwidths(failed)
+    result = trimmed(failed)
     assert has_balanced_switches(result)
     before = {}
     for u, v, b in links_of(failed):

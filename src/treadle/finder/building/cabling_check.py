@@ -88,7 +88,7 @@ class CablingReport(Tabular):
     --------
     >>> from pathlib import Path
     >>> import treadle
-    >>> sheet = treadle.cabling("ring:3").sheet.text().splitlines(keepends=True)
+    >>> sheet = treadle.cabling("ring:3").sheet.csv().splitlines(keepends=True)
     >>> _ = Path("planned.csv").write_text("".join(sheet))
     >>> _ = Path("seen.csv").write_text("".join(sheet[:-1]))
     >>> found = treadle.check_cabling("planned.csv", "seen.csv")
@@ -169,7 +169,7 @@ def check_cabling(planned: str | Path, observed: str | Path, *, host: str | None
     --------
     >>> from pathlib import Path
     >>> import treadle
-    >>> sheet = treadle.cabling("ring:3").sheet.text()
+    >>> sheet = treadle.cabling("ring:3").sheet.csv()
     >>> _ = Path("planned.csv").write_text(sheet)
     >>> _ = Path("seen.csv").write_text(sheet.replace("n0,1", "n0,2"))
     >>> (step,) = treadle.check_cabling("planned.csv", "seen.csv").steps

@@ -86,7 +86,7 @@ class GrowthPlan:
     --------
     >>> import treadle
     >>> plan = treadle.grow("ring:3", 4)
-    >>> plan.n_cut, plan.is_connected, plan.text().splitlines()[1:]
+    >>> plan.n_cut, plan.is_connected, plan.csv().splitlines()[1:]
     (1, True, ['1,pull,n2,1,n0,1,yes', '1,add,n2,1,n3,0,yes', '1,add,n3,1,n0,1,yes'])
     """
 

@@ -43,7 +43,7 @@ class InstalledFabric:
     >>> built = treadle.cabling("torus:4,4", rack_size=8)
     >>> built.totals.cables, float(built.totals.metres)
     (32, 78.582)
-    >>> print(built.sheet.text().splitlines()[1])
+    >>> print(built.sheet.csv().splitlines()[1])
     0,n0_0,0,n1_0,0,yes,1 B/s,r0c0,1,r0c0,5,1.18,copper,r0c0
     """
 

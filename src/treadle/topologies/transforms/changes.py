@@ -49,7 +49,7 @@ def with_failed_links(topology: Topology, *names: str) -> Topology:
     A switch leads nowhere if it has no link, or a single neighbour with which it exchanges equal bandwidths:
     no shortest route uses it, and the rest keeps its balance. Such switches go one after another.
 
-    A link that fails in one direction leaves its ends unbalanced; `with_balanced_bandwidths` balances them.
+    A link that fails in one direction leaves its ends unbalanced; `trimmed` balances them.
 
     Examples
     --------
@@ -325,7 +325,7 @@ def _dead_ends(topology: Topology, nodes: BoolArray, links: BoolArray) -> BoolAr
     return dead
 
 
-def with_balanced_bandwidths(topology: Topology) -> Topology:
+def trimmed(topology: Topology) -> Topology:
     """The fabric with bandwidths lowered, by as little as possible in total, until every switch is balanced.
 
     Switch splitting needs equal ingress and egress at every switch. This gives up the surplus: among all

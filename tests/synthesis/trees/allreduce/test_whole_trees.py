@@ -172,7 +172,7 @@ def test_what_the_solver_does_not_find_is_not_asked_again(monkeypatch: pytest.Mo
     def nothing(self: IntegralTreeProgram, trees: int) -> None:
         asked.append((trees, *self._room))
 
-    monkeypatch.setattr(IntegralTreeProgram, "whole", nothing)
+    monkeypatch.setattr(IntegralTreeProgram, "integral", nothing)
     assert whole_rate(parse("ring:4"), Goal((3, 5))) is None
     assert len(asked) == len(set(asked))
     assert {trees for trees, *_ in asked} == {3, 5}

@@ -264,7 +264,7 @@ def test_a_deadline_leaves_a_bracket(
         done.append(1)
         return grow(program, duals)
 
-    monkeypatch.setattr(TreeProgram, "grow", late)
+    monkeypatch.setattr(TreeProgram, "add_columns", late)
     with under(Context(deadline=time.monotonic() + 600)):
         found = group_optimum(topology, collective)
     assert exact.lower / 100 < found.lower < exact.lower == exact.upper < found.upper < 100 * exact.upper
