@@ -62,7 +62,7 @@ def check_parent(path: str | Path) -> None:
     except (OSError, ValueError):  # a name that no file can have: told when it is written
         return
     if not is_there:
-        raise FormatError(f"there is no folder {folder}; make it first", source=str(path))
+        raise FormatError(f"folder {folder} does not exist; create it first", source=str(path))
 
 
 @contextlib.contextmanager

@@ -122,7 +122,7 @@ def _checked_keywords(
         if name not in known:
             close = get_close_matches(name, [*known, *inspect.signature(function).parameters], n=1)
             more = f"; did you mean {close[0]}?" if close else ""
-            raise TreadleError(f"{function.__name__}: there is no option {name[:40]!r}{more}")
+            raise TreadleError(f"{function.__name__}: unknown option {name[:40]!r}{more}")
     return {name: _checked(function, name, known[name], value, hooks) for name, value in values.items()}
 
 

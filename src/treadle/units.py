@@ -70,7 +70,7 @@ def _parse(text: str, units: Mapping[str, Fraction], what: str, base: str, examp
         raise FormatError(f"{what} {shown!r}: unknown unit {unit!r}; write for instance {example}")
     value = Fraction(number) * units[unit]
     if value.denominator != 1:
-        raise FormatError(f"{what} {shown!r}: expected a whole number of {base}")
+        raise FormatError(f"{what} {shown!r}: expected an integer number of {base}")
     if value >= 2**63:
         raise FormatError(f"{what} {shown!r} is too large; expected less than 2**63 {base}")
     return value.numerator

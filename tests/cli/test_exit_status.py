@@ -306,7 +306,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "solve ring:4 --jobs jobs.toml",
             "solve_jobs",
             LATE,
-            "there are no plans; allow more time (--time-limit)",
+            "no plan was found in time; allow more (--time-limit)",
         ),
         (
             "bound ring:4 --jobs jobs.toml",

@@ -151,7 +151,7 @@ MISTAKES = """
 2 | verify dgx-a100:2 | this is a topology, not a plan
 2 | run allreduce | this is a collective, not a plan
 2 | run fabric.json | this is a topology (Treadle's JSON), not a plan; solve it first: treadle solve fabric
-2 | lower text.xml | this is a text for a runtime (msccl-xml), not a plan; 'treadle verify' judges it
+2 | lower text.xml | is a runtime file (msccl-xml), not a plan; 'treadle verify' checks it
 2 | solve ring.plan allgather | this is a plan, not a topology; verify, run, simulate, lower and repair take
 2 | verify ring.plan --topology ring.plan | this is a plan, not a topology
 2 | run folder | this is a folder; expected a plan
@@ -189,19 +189,19 @@ MISTAKES = """
 2 | design --nodes 8 --degree 2 --collective alltoall | expected one of allreduce
 2 | calibrate ring.plan --fabric ring:4 | --fabric and --fabric-output go together
 2 | verify ring.plan --max-memory 0B | --max-memory 0B: expected at least 1 byte
-2 | verify ring.plan --root 0 | ring.plan: --profile and --root are for texts; a plan says both itself
-2 | verify folder --root 0 | folder: --profile and --root are for texts; this is a folder of plans
-2 | verify folder --profile azure | --profile and --root are for texts
+2 | verify ring.plan --root 0 | ring.plan: --profile and --root are for runtime files; a plan says both itself
+2 | verify folder --root 0 | folder: --profile and --root are for runtime files; this is a folder of plans
+2 | verify folder --profile azure | --profile and --root are for runtime files
 2 | report ring.plan -o x.html --gpu a100 | --gpu: valid only for plans that parallelize wrote (JSON)
 2 | report ring.plan -o x.html --tokens 1M | --tokens: valid only for plans that parallelize wrote
 2 | diagnose notes.txt --without a | --without is about the fabric of --topology; a log's own tree lacks
-2 | simulate text.xml --topology ring:4 --referee simgrid | --referee: judges plans, and text.xml is a
-2 | simulate text.xml | text.xml: a schedule of others names no fabric; expected --topology TOPOLOGY
+2 | simulate text.xml --topology ring:4 --referee simgrid | --referee: only for plans, and text.xml is a
+2 | simulate text.xml | text.xml: a third-party schedule does not name its fabric; give --topology TOPOLOGY
 2 | simulate ring.plan --referee simgrid --cost-model reference | --referee: knows one alpha for all
 2 | simulate ring.plan --alpha 1us --cost-model reference | --cost-model and --alpha: a cost model has
 2 | draw ring:4 | -o FILE is missing: expected a name that ends in .html, or for a drawing in
 2 | compare ring:4 allgather --cost-model reference | --cost-model: valid only for times at sizes; give --size
-2 | compare ring:4 allgather --picture x.png | --picture: of times by size; expected --size A..B beside it
+2 | compare ring:4 allgather --picture x.png | --picture: plots times by size; add --size A..B
 2 | solve ring:4 allgather --cost-model reference | valid only for plans by size; give --size too
 2 | retune ring.plan | --cost-model is missing: what messages cost now, a file or a name
 2 | routes ring.plan --layers 2 | ring.plan: a plan has its routes; leave out the options that choose them
@@ -215,7 +215,7 @@ MISTAKES = """
 2 | solve torus: allgather | torus
 2 | solve torus:4x allgather | '4x' lacks a number beside its x; expected one on both sides, as in 4x4
 2 | solve mi300x allgather | mi300x lacks boxes, as in mi300x:2
-2 | verify nofile.xml | there is no such file; expected a plan that solve wrote (-o), or a text for a runtime
+2 | verify nofile.xml | there is no such file; expected a plan written by solve (-o), or a runtime file
 2 | solve dgx_a100 allgather | dgx_a100
 2 | design --nodes 1 --degree 2 | nodes must be at least 2, found 1
 2 | design --nodes 8 --degree 0 | degree must be at least 1, found 0

@@ -113,7 +113,7 @@ def test_scripts_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
     )
     assert set_up(["--install-completion", "fish"], {}) == 2
     assert capsys.readouterr().err == (
-        "treadle: --install-completion: there is no HOME; use --show-completion\n"
+        "treadle: --install-completion: the variable HOME is not set; use --show-completion\n"
     )
 
 

@@ -145,9 +145,9 @@ def test_arguments_are_held_against_annotations() -> None:
         ({"number": 1, "count": None}, "public: count: expected an integer, found None"),
         ({"number": 1, "wait_s": -0.5}, "public: wait_s: expected 0 or more seconds, found -0.5"),
         ({"number": 1, "limit_s": float("nan")}, "public: limit_s: expected 0 or more seconds, found nan"),
-        ({"number": 1, "cuont": 1}, "public: there is no option 'cuont'; did you mean count?"),
-        ({"number": 1, "sise": 1}, "public: there is no option 'sise'; did you mean size?"),
-        ({"number": 1, "z" * 50: 1}, f"public: there is no option '{'z' * 40}'"),
+        ({"number": 1, "cuont": 1}, "public: unknown option 'cuont'; did you mean count?"),
+        ({"number": 1, "sise": 1}, "public: unknown option 'sise'; did you mean size?"),
+        ({"number": 1, "z" * 50: 1}, f"public: unknown option '{'z' * 40}'"),
     ):
         with pytest.raises(TreadleError) as caught:
             public(**arguments)  # type: ignore[arg-type]

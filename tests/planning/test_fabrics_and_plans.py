@@ -55,7 +55,7 @@ def test_what_has_a_plan(tmp_path: Path) -> None:
     with pytest.raises(FormatError) as caught:
         as_plan(text)
     assert str(caught.value) == (
-        f"{str(text)[:80]}: this is a text for a runtime (msccl-xml), not a plan; treadle.verify judges it, "
+        f"{str(text)[:80]}: is a runtime file (msccl-xml), not a plan; treadle.verify judges it, "
         "and with a fabric simulate and compare take it"
     )
     fabric = tmp_path / "fabric"

@@ -177,5 +177,5 @@ def test_demands_and_a_mesh_exclude_each_other() -> None:
 
 
 def test_unknown_options_are_refused() -> None:
-    with pytest.raises(TreadleError, match="there is no option 'axis'; did you mean axes"):
+    with pytest.raises(TreadleError, match="unknown option 'axis'; did you mean axes"):
         make_problem("ring:4", "allgather", mesh="2,2", axis="0")  # type: ignore[call-arg]

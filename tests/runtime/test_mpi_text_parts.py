@@ -205,7 +205,7 @@ def test_a_message_that_nobody_receives_is_told() -> None:
     text = head + rank.format(0, "") + rank.format(1, copy.format(1)) + "</cpu>"
     found = ranks(2, lambda world: execute_file(text, world, 4, source="file"))
     assert all(isinstance(one, FormatError) for one in found)
-    assert str(found[0]) == "file: a message was sent that nobody receives"
+    assert str(found[0]) == "file: a message was sent that no rank receives"
 
 
 def test_the_first_dialect_that_reads_a_text_is_taken() -> None:

@@ -93,7 +93,9 @@ def test_options_are_taken_by_keyword() -> None:
     kinds = (K.ALLGATHER,)
     Scheduler("taker", ScheduleForm.TREES, kinds, taker, options=("trees", "exact"))
     Scheduler("idle", ScheduleForm.TREES, kinds, idle, options=("trees",))
-    message = "scheduler p: heeds 'trees', so its function must take it: (topology, collective, *, trees=...)"
+    message = (
+        "scheduler p: heeds 'trees', so its function must accept it: (topology, collective, *, trees=...)"
+    )
     with pytest.raises(FormatError, match=f"^{re.escape(message)}$"):
         Scheduler("p", ScheduleForm.TREES, kinds, positional, options=("trees",))
     for name in ("a-1-b2", "0", "x"):
@@ -130,11 +132,11 @@ def test_groups_of_ranks() -> None:
 
     assert refusal(ScheduleForm.TREES) == "None"
     assert refusal(ScheduleForm.STEPS) == (
-        "it knows one group of ranks, found 2 at once; leave out --algorithm"
+        "supports only one group of ranks, found 2 concurrent groups; leave out --algorithm"
     )
     assert refusal(ScheduleForm.STEPS, in_groups=True) == "None"
     assert refusal(ScheduleForm.TREES, comparing=Comparing.ABLE) == (
-        "copies and sums in the network are not modelled for several groups at once"
+        "in-network multicast and aggregation are not modelled for concurrent groups"
     )
 
 

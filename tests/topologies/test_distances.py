@@ -140,7 +140,7 @@ def test_disconnected_fabrics_name_the_pair(function, topology, source, target):
 
 @pytest.mark.parametrize("sources", [[5], [-1], [0, 7]])
 def test_unknown_sources(sources):
-    with pytest.raises(TopologyError, match="is no rank; expected 0 to 4"):
+    with pytest.raises(TopologyError, match="is not a rank; expected 0 to 4"):
         distance_matrix(ring(5), sources=sources)
 
 

@@ -83,7 +83,7 @@ PLAIN = "aS5 Sb7 bc2 cS3"
         ({"aggregation": np.array([0, 0, 1, 1])}, "'c' is a compute node; only switches multicast"),
         (
             {"turns_round": np.array([0, 0, 0, 1])},
-            "'S' turns round, but neither multicasts nor aggregates; give it both",
+            "'S' reduces and multicasts, but has neither capability; give it both",
         ),
         (
             {"injection_bytes_per_s": np.array([0, -1, 0, 0])},
@@ -210,11 +210,11 @@ def test_quantities_with_their_units() -> None:
     assert bandwidth_of(np.float64(25e9), "x") == 25 * 10**9
     with pytest.raises(TopologyError) as refused:
         typed(1, latency=2.5)
-    words = "expected a text such as 5us, or a whole number of nanoseconds, found 2.5 of type float"
+    words = "expected a text such as 5us, or an integer of nanoseconds, found 2.5 of type float"
     assert str(refused.value) == f"made: latency: {words}"
     for wrong in (True, None, 2.5):
         with pytest.raises(
-            TopologyError, match="x: expected a text such as 25GB/s, or a whole number of bytes/s"
+            TopologyError, match="x: expected a text such as 25GB/s, or an integer of bytes/s"
         ):
             bandwidth_of(wrong, "x")
     assert [takes_quantities(one) for one in (made, len, 3, lambda bandwidths: 0, lambda bandwidth: 0)] == [
@@ -311,8 +311,8 @@ def test_distances_of_odd_fabrics() -> None:
     assert all_to_all_bound(found, sources=[0]) == Fraction(22, 9)
     wrong: tuple[tuple[list[int], str], ...] = (
         ([], "expected at least one source rank, found none"),
-        ([0, 3], "source 3 is no rank; expected 0 to 2"),
-        ([-1], "source -1 is no rank; expected 0 to 2"),
+        ([0, 3], "source 3 is not a rank; expected 0 to 2"),
+        ([-1], "source -1 is not a rank; expected 0 to 2"),
     )
     for sources, words in wrong:
         with pytest.raises(TopologyError, match=f"odd: {words}"):

@@ -174,4 +174,4 @@ def test_figures_are_written_in_three_formats() -> None:
 def test_other_formats_are_refused(name: str, said: str) -> None:
     with pytest.raises(ScheduleError) as caught:
         check_plot_name(name)
-    assert str(caught.value) == f"picture: format {said!r}, expected png, svg or pdf"
+    assert str(caught.value) == f"plot: format {said!r}, expected png, svg or pdf"

@@ -75,7 +75,7 @@ def capture(
         )
     for word, value in (("tokens", tokens), ("sequence", sequence)):
         if value is not None:
-            raise FormatError(f"{word} {value}: the arguments of a module tell it; leave it out")
+            raise FormatError(f"{word} {value}: given by the module's arguments; leave it out")
     if repeats is not None and not 1 <= repeats <= 10**6:
         raise FormatError(f"repeats {repeats}; expected from 1 to 1000000")
     called = name or _name_of(source)

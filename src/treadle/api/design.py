@@ -102,7 +102,7 @@ def design(
     fabrics, finder = known.options, known.finder
     if not fabrics:
         raise InfeasibleError(
-            f"design: no fabric with {nodes} nodes of degree {degree} is known with links in opposite pairs; "
+            f"design: no fabric with {nodes} nodes of degree {degree} is known with bidirectional links; "
             f"drop --bidirectional or change a number"
         )
     if asked.alltoall is AlltoallRates.FLOW:

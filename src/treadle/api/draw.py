@@ -48,6 +48,6 @@ def draw(subject: FabricLike | PlanLike, *, show: str = "", file_format: str = "
     b'<svg'
     """
     if file_format not in FORMATS:
-        raise FormatError(f"picture: {unknown('format', file_format, FORMATS)}")
+        raise FormatError(f"drawing: {unknown('format', file_format, FORMATS)}")
     painting = painting_of(subject, show)
     return svg(painting).encode() if file_format == "svg" else raster(painting, file_format)

@@ -191,7 +191,7 @@ def _check_memory(task: RankTask, prediction: Prediction) -> None:
     least = ranks * prediction.peak_bytes + 2 * whole
     if least > there:
         raise MemoryLimitError(
-            f"execution: {ranks} ranks of {format_size(prediction.peak_bytes)}, beside them parameters and "
+            f"execution: {ranks} ranks of {format_size(prediction.peak_bytes)}, besides parameters and "
             f"gradients of {format_size(whole)}, take {format_size(least)} at least; this machine has "
             f"{format_size(there)}; make the module smaller (layers, batch), and plan for that"
         )

@@ -121,6 +121,6 @@ def _posed(
 def _refuse_caps(fabric: Topology) -> None:
     for node in np.flatnonzero(fabric.injection_bytes_per_s)[:1]:
         raise InfeasibleError(
-            f"compute node {fabric.node_names[node]!r} has an injection cap, which jobs at once do not "
+            f"compute node {fabric.node_names[node]!r} has an injection cap, which concurrent jobs do not "
             f"model; put a switch with links of that bandwidth between the node and its links"
         )

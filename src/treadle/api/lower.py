@@ -72,7 +72,7 @@ def lower(
     numbers = _group_numbers(plan)
     if group is None and len(numbers) > 1:
         raise ScheduleError(
-            f"the plan is of {len(numbers)} groups at once, and a text is for one; expected group 0 to "
+            f"the plan has {len(numbers)} concurrent groups, and a runtime file has one; expected group 0 to "
             f"{len(numbers) - 1}, or lower_groups"
         )
     record, asked = checked_file(plan, to, profile, options)
@@ -188,12 +188,12 @@ def lower_set(
     record, asked = checked_file(plan, to, profile, options)
     if not record.deliver:
         raise ScheduleError(
-            f"{record.name}: no runtime chooses from several such texts by size; lower one (--size)"
+            f"{record.name}: no runtime selects among several of these files by size; lower one (--size)"
         )
     if plan.collective.groups is not None:
         if group is None:
             raise ScheduleError(
-                f"the plan is of {len(plan.collective.groups)} groups at once, and a set is for one"
+                f"the plan has {len(plan.collective.groups)} concurrent groups, and a set has one"
             )
         plan = plan_of_group(plan, group)
     plan, asked = narrowed_plan(plan, record, asked)

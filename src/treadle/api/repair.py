@@ -252,7 +252,7 @@ def _judged_at(
         if plan.collective.groups is not None:
             raise ScheduleError(
                 f"repair: algorithms are compared at a size for one group of ranks, found "
-                f"{len(plan.collective.groups)} at once; leave --size out"
+                f"{len(plan.collective.groups)} concurrent groups; leave --size out"
             )
         if is_told or plan.collective.kind is CollectiveKind.ALLTOALL or size_bytes < 1:
             raise ScheduleError(
@@ -323,7 +323,7 @@ def check_repairable(plan: Plan) -> None:
     proved = plan.witness.bound(plan.topology, plan.collective)
     if proved != plan.optimal_algbw:
         raise ScheduleError(
-            f"plan: claims an optimum of {plan.optimal_algbw} bytes/s, its witness proves {proved}; "
+            f"plan: claims an optimum of {plan.optimal_algbw} bytes/s, its certificate proves {proved}; "
             f"treadle verify lists what is wrong with it"
         )
 
@@ -370,7 +370,7 @@ def _restricted(plan: Plan, fabric: Topology) -> tuple[Collective, tuple[str, ..
     if old.root is not None and places[old.root] < 0:
         raise ScheduleError(
             f"{fabric.name}: {topology.node_names[old.ranks[old.root]]!r}, the root of the {old.kind}, "
-            f"failed; solve anew with another root"
+            f"failed; solve again with another root"
         )
     return (
         replace(

@@ -67,7 +67,7 @@ def report(
     """
     if not isinstance(plan, Plan | Path | str) and (made := page_of_result(plan)):
         if others:
-            raise FormatError("report: others stand beside plans of collectives only")
+            raise FormatError("report: only plans of collectives can be compared with other plans")
         return made
     own = as_plan(plan, "report: plan")
     beside = [as_plan(other, "report: others") for other in others]
@@ -93,6 +93,6 @@ def report(
             )
         elif beside:
             raise FormatError(
-                f"report: plans of more than {MOST_COLLAPSED} ranks are not simulated beside others"
+                f"report: plans of more than {MOST_COLLAPSED} ranks are not simulated together with others"
             )
         return page(values)

@@ -108,11 +108,11 @@ def _subject_of(
     fabric = None if topology is None else as_fabric(topology, "simulate: topology")
     is_text = isinstance(plan, str | Path) and report_name(Path(plan)) != ""
     if not is_text and fabric is not None:
-        raise FormatError("simulate: topology: names the fabric of a schedule of others; a plan has its own")
+        raise FormatError("simulate: topology: only for a third-party schedule; a plan has its own fabric")
     if isinstance(plan, PlacedSchedule):
         return plan
     if not (is_text and isinstance(plan, str | Path)):
         return as_plan(plan, "simulate: plan")
     if fabric is None:
-        raise FormatError("a schedule of others names no fabric; expected topology=", source=str(plan))
+        raise FormatError("a third-party schedule does not name its fabric; give topology=", source=str(plan))
     return route_file(Path(plan), resolve_topology(fabric), progress=progress)

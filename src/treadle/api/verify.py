@@ -75,10 +75,10 @@ def verify(
         if topology is None:
             return verify_runtime_file(text, source=str(plan), profile=profile, root=root or 0)
         if profile is not None:
-            raise ScheduleError("verify: profile: is about a text without a fabric")
+            raise ScheduleError("verify: profile: only for a runtime file without a fabric")
         return _verify_placed(Path(plan), resolve_topology(topology), root or 0)
     if profile is not None or root is not None:
-        raise ScheduleError("verify: root and profile are for texts; a plan says both itself")
+        raise ScheduleError("verify: root and profile are only for runtime files; a plan has both")
     own = as_plan(plan, "verify: plan")
     return check_plan(own, None if topology is None else resolve_topology(topology))
 

@@ -66,7 +66,7 @@ def set_up(arguments: Sequence[str], environment: Mapping[str, str]) -> int | No
         return 0
     home = environment.get("HOME")
     if not home:
-        return fail("--install-completion: there is no HOME; use --show-completion", USAGE)
+        return fail("--install-completion: the variable HOME is not set; use --show-completion", USAGE)
     path = _install(shell, Path(home))
     put(f"{shell} completes treadle once it is started again: {path}\n")
     return 0

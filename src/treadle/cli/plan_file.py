@@ -54,7 +54,7 @@ def require_plan_file(path: str | Path, expected: str = "a plan that solve wrote
     text = head.decode("utf-8", "replace")
     if (form := format_name(text)) is not None:
         raise FormatError(
-            f"this is a text for a runtime ({form.name}), not a plan; 'treadle verify' judges it",
+            f"is a runtime file ({form.name}), not a plan; 'treadle verify' checks it",
             source=shown,
         )
     if (told := topology_name(text)) is not None:

@@ -46,7 +46,7 @@ class Cause:
 
     def __post_init__(self) -> None:
         if not self.lines:
-            raise ValueError(f"suspect {self.name}: expected a line of the log that proves it")
+            raise ValueError(f"cause {self.name}: expected a line of the log that proves it")
 
 
 def make_cause(name: str, text: str, remedy: str, *evidence: LogLine | Fact | None) -> list[Cause]:

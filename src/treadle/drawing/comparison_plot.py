@@ -44,8 +44,7 @@ def plot_comparison(found: Comparison, *, title: str = "", file_format: str = "p
     rows = [(row.algorithm, row.measured.sizes) for row in found.rows if row.measured and row.measured.sizes]
     if len(found.sizes) < 2 or not rows:
         raise ScheduleError(
-            f"picture: {len(rows)} schedulers were simulated at {len(found.sizes)} sizes; expected two or "
-            f"more"
+            f"plot: {len(rows)} schedulers were simulated at {len(found.sizes)} sizes; expected two or more"
         )
     alike: dict[tuple[float, ...], list[str]] = {}
     for name, own in rows:

@@ -41,7 +41,7 @@ def check_drawing_name(path: Path | str) -> None:
     >>> planning.check_drawing_name("fabric.svg")
     """
     if Path(path).suffix[1:].lower() not in FORMATS:
-        raise FormatError(f"picture {str(path)[:200]}: expected a name that ends in .svg, .png or .pdf")
+        raise FormatError(f"drawing {str(path)[:200]}: expected a name that ends in .svg, .png or .pdf")
 
 
 def painting_of(subject: FabricLike | PlanLike, show: str) -> Painting:

@@ -143,8 +143,8 @@ def cartesian_product_performance(*factors: Performance) -> Performance:
     for position, factor in enumerate(factors):
         if not (factor.is_simple and factor.is_breadth_first and factor.is_bandwidth_optimal):
             raise InfeasibleError(
-                f"cartesian product: factor {position} ({factor.nodes} nodes, degree {factor.degree}) is no "
-                f"simple graph with a bandwidth-optimal breadth-first schedule; Theorem 13 needs such ones"
+                f"cartesian product: factor {position} ({factor.nodes} nodes, degree {factor.degree}) is not "
+                "a simple graph with a bandwidth-optimal breadth-first schedule, as Theorem 13 requires"
             )
     if len(factors) == 1:
         return factors[0]

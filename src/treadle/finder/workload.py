@@ -185,7 +185,7 @@ def parse_workload(text: str, *, default_name: str = "workload") -> Workload:
     name = default_name if file.name is None else file.name
     alpha, bandwidth = file.network.alpha, file.network.bandwidth
     if not name.isprintable():
-        raise FormatError("name: expected one line of text")
+        raise FormatError("name: expected a string of one line")
     return Workload(
         name,
         tuple(call.value() for call in file.collectives),

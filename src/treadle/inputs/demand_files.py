@@ -16,7 +16,7 @@ MAX_FILE_BYTES = 2**25
 MAX_RANKS = 2**13
 
 _CELL = re.compile(r"[0-9]{1,7}")
-_EXPECTED = "expected a whole number from 0 to 2**20 (only ratios count: scale all alike)"
+_EXPECTED = "expected an integer from 0 to 2**20 (only ratios count: scale all alike)"
 
 
 def read_demands(path: Path | str) -> Demands:

@@ -16,7 +16,7 @@ def _batches(text: str, label: str) -> tuple[int, ...]:
     """Integers of at least 1, separated by commas."""
     parts = [part.strip() for part in text.split(",")]
     if not all(part.isascii() and part.isdigit() and 0 < len(part) < 10 for part in parts):
-        raise FormatError(f"{label} {text[:40]!r}: expected whole numbers with commas between")
+        raise FormatError(f"{label} {text[:40]!r}: expected integers separated by commas")
     return tuple(map(int, parts))
 
 

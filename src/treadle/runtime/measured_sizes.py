@@ -105,7 +105,7 @@ def parse_size(text: str) -> int:
     factor = 1 << (10 * _POWER_OF_1024[match[2].upper()])
     size, rest = divmod(int(whole + decimals) * factor, scale)
     if rest or size > MAX_SIZE_BYTES:
-        raise FormatError(f"size {text!r}: expected a whole number of bytes up to 1024TB")
+        raise FormatError(f"size {text!r}: expected an integer number of bytes up to 1024TB")
     return size
 
 

@@ -52,7 +52,7 @@ def find_mpi() -> MpiInstallation:
         if all(os.access(folder / name, os.X_OK) for name in ("mpicc", "mpirun")):
             return MpiInstallation((folder / "mpicc").absolute(), (folder / "mpirun").absolute())
     raise MissingDependencyError(
-        "the compiled MPI runtime needs mpicc and mpirun, found neither beside the interpreter nor on the "
+        "the compiled MPI runtime needs mpicc and mpirun, found neither next to the interpreter nor on the "
         "PATH: pip install 'treadle[mpi]'"
     )
 

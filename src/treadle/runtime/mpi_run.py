@@ -240,7 +240,7 @@ def execute_file(text: str, world: Any, elements: int, *, root: int = 0, source:
         run.run()
         world.Barrier()
         if world.allreduce(int(world.Iprobe())):
-            raise FormatError("a message was sent that nobody receives", source=source)
+            raise FormatError("a message was sent that no rank receives", source=source)
         wanted = expected(kind, rank, n, elements, root)
         wrong.append(0 if wanted is None else int(np.count_nonzero(run.memory["o"] != wanted)))
     return wrong

@@ -61,9 +61,9 @@ def factored_forest(
             raise ScheduleError(
                 f"{algorithm}: --packer {request.packer} is for trees written out, not for factored ones"
             )
-        return Unsupported("not tried: a packer was asked for")
+        return Unsupported("not tried: a packer was given")
     if request.form is Form.EXPLICIT:
-        return Unsupported("not tried: the explicit form was asked for")
+        return Unsupported("not tried: the explicit form was requested")
     if not is_wanted and problem.collective.n_ranks <= MAX_EXPLICIT_RANKS:
         return Unsupported("")  # the packers tell of tight cuts themselves
     switches = problem.topology.multicast | problem.topology.aggregation

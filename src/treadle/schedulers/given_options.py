@@ -99,7 +99,7 @@ def given_options(plan: Plan) -> OptionKeywords:
             continue
         name = key.removeprefix(_PREFIX)
         if name not in _READERS:
-            raise FormatError(f"plan: provenance {key[:60]!r} is no option of solve that this version knows")
+            raise FormatError(f"plan: provenance {key[:60]!r} is not an option of solve in this version")
         try:
             read[name] = _READERS[name](value)
         except FormatError as error:

@@ -132,8 +132,8 @@ def _check_asked(algorithm: str, asked: Mapping[str, object]) -> None:
     wanted = [name for name, value in asked.items() if value not in (None, False) and name not in _EXACT]
     if wanted:
         raise ScheduleError(
-            f"{algorithm}: {flag_of(wanted[0])} is for one group of ranks; several at once take the "
-            f"trees that their shares of the links hold; leave it out"
+            f"{algorithm}: {flag_of(wanted[0])} is for one group of ranks; concurrent groups use "
+            "the trees that their link allocation holds; leave it out"
         )
     if asked.get("form") == Form.FACTORED:
         raise ScheduleError(f"{algorithm}: trees of several groups are written out, not factored (--form)")

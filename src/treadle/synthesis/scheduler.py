@@ -120,7 +120,7 @@ class Scheduler:
         if not all(_is_home(need) or (callable(need) and hasattr(need, "__name__")) for need in self.needs):
             raise FormatError(f"scheduler {self.name}: expected functions with names for what it needs")
         if not self.collectives:
-            raise FormatError(f"scheduler {self.name}: expected at least one collective that it serves")
+            raise FormatError(f"scheduler {self.name}: expected at least one supported collective")
         if isinstance(self.function, str):
             if not _is_home(self.function):
                 raise FormatError(f"scheduler {self.name}: {self.function!r}: expected package.module:name")
@@ -153,11 +153,12 @@ class Scheduler:
             n_groups = len(collective.groups)
             if self.form is not ScheduleForm.TREES:
                 return Unsupported(
-                    f"it knows one group of ranks, found {n_groups} at once; leave out --algorithm"
+                    f"supports only one group of ranks, found {n_groups} concurrent groups; leave out "
+                    "--algorithm"
                 )
             if self.comparing is Comparing.ABLE:
                 return Unsupported(
-                    "copies and sums in the network are not modelled for several groups at once"
+                    "in-network multicast and aggregation are not modelled for concurrent groups"
                 )
             return None
         found: Iterator[Unsupported | None] = (_load(need)(topology, collective) for need in self.needs)
@@ -209,14 +210,14 @@ def _load(function: Callable[..., Any] | str) -> Callable[..., Any]:
 def _check_keywords(name: str, function: Callable[..., Any], options: Iterable[str]) -> None:
     """FormatError unless a function takes its options by keyword."""
     if not callable(function):
-        raise FormatError(f"scheduler {name}: {function!r} is no function")
+        raise FormatError(f"scheduler {name}: {function!r} is not a function")
     taken = signature(function).parameters
     if any(parameter.kind is Parameter.VAR_KEYWORD for parameter in taken.values()):
         return
     for option in options:
         if option not in taken or taken[option].kind is Parameter.POSITIONAL_ONLY:
             raise FormatError(
-                f"scheduler {name}: heeds {option!r}, so its function must take it: "
+                f"scheduler {name}: supports {option!r}, so its function must accept it: "
                 f"(topology, collective, *, {option}=...)"
             )
 

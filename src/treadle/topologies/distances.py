@@ -178,7 +178,7 @@ def _blocks(topology: Topology, sources: Sequence[int] | None) -> Iterator[Int32
         raise TopologyError(f"{topology.name}: expected at least one source rank, found none")
     if ranks.min() < 0 or ranks.max() >= n:
         wrong = ranks[(ranks < 0) | (ranks >= n)][0]
-        raise TopologyError(f"{topology.name}: source {wrong} is no rank; expected 0 to {n - 1}")
+        raise TopologyError(f"{topology.name}: source {wrong} is not a rank; expected 0 to {n - 1}")
     by_head = np.argsort(topology.heads, kind="stable")
     tails = topology.tails[by_head]
     heads, starts = np.unique(topology.heads[by_head], return_index=True)

@@ -368,7 +368,7 @@ def read_layer_times(text: str) -> MeasuredTimes:
         tokens = row.get("tokens", "")
         if tokens and not (tokens.isascii() and tokens.isdigit() and 0 < len(tokens) < 13):
             raise FormatError(
-                f"layer times: line {number}: tokens: expected a whole number, found {tokens[:20]!r}"
+                f"layer times: line {number}: tokens: expected an integer, found {tokens[:20]!r}"
             )
         rows.append(MeasuredLayer(row["layer"], forward_s, backward_s, int(tokens or 0)))
         if len(rows) > _MOST_ROWS:

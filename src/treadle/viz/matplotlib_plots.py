@@ -42,12 +42,12 @@ def new_plot(width: float, height: float, file_format: str) -> Any:
 
 def _figure_type(file_format: str) -> Any:
     if file_format not in ("png", "svg", "pdf"):
-        raise ScheduleError(f"picture: format {file_format[:20]!r}, expected png, svg or pdf")
+        raise ScheduleError(f"plot: format {file_format[:20]!r}, expected png, svg or pdf")
     try:
         from matplotlib.figure import Figure
     except ImportError:
         raise MissingDependencyError(
-            "pictures need matplotlib, which is not installed: pip install 'treadle[plot]'"
+            "plots need matplotlib, which is not installed: pip install 'treadle[plot]'"
         ) from None
     return Figure
 

@@ -103,7 +103,8 @@ def test_the_report_names_group_and_ranks(
     [
         (
             [],
-            "2 groups at once, a text for each; name a folder for them (-o texts/), or choose one (--group ",
+            "2 concurrent groups, each with its own file; name a folder for them (-o files/), or choose one "
+            "(--group ",
         ),
         (["-o", "x.xml"], "name a folder for them"),
         (["--group", "2"], "group 2: the plan has groups 0 to 1"),

@@ -18,7 +18,7 @@ from treadle.topologies.files import load_topology
 from treadle.topologies.topology import MAX_BANDWIDTH
 
 PLAN = "--plan: fits a cost model; --steps and --fabric are of the alpha-beta fit without"
-OTHER = "--protocols and --held-out are of cost models; expected --plan PLAN,... beside them"
+OTHER = "--protocols and --held-out need plans; add --plan PLAN,..."
 BOTH = "--fabric and --fabric-output go together"
 
 

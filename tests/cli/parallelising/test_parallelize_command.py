@@ -237,7 +237,7 @@ def test_several_fabrics_are_set_side_by_side(capsys: pytest.CaptureFixture[str]
         (["gpt22", *ASKED], "gpt22"),
         (["gpt2", *ASKED[:-4]], "--tokens N is missing"),
         (["gpt2", *ASKED, "--tokens", "many"], "expected a number of tokens"),
-        (["gpt2", *ASKED, "--sequence", "300"], "no whole number of sequences of 300 tokens"),
+        (["gpt2", *ASKED, "--sequence", "300"], "not a multiple of the sequence length of 300 tokens"),
         (["tiny.json", *ASKED, "--mesh", "5"], "lays out 5 ranks"),
         (["tiny.json", *ASKED, "--overlap", "some"], "unknown overlap 'some'"),
         (["tiny.json", *ASKED, "--schedule", "rong"], "did you mean ring"),

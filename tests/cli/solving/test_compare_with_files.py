@@ -176,7 +176,7 @@ def test_nothing_is_solved_where_a_text_is_simulated(
     assert main(command) == 2
     out, err = capsys.readouterr()
     assert out == ""
-    says = f"{named}: expected a fabric to solve for, and {ring_file} is a schedule of others"
+    says = f"{named}: expected a fabric to solve for, and {ring_file} is a third-party schedule"
     assert err == f"treadle: {says}\n"
 
 

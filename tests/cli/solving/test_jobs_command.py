@@ -109,7 +109,7 @@ def test_a_folder_and_another_fabric_or_options_of_texts(
     assert main(["verify", "plans", "--topology", "complete:3"]) == 2
     assert "n3" in capsys.readouterr().err
     assert main(["verify", "plans", "--root", "1"]) == 2
-    assert "--profile and --root are for texts; this is a folder of plans" in capsys.readouterr().err
+    assert "--profile and --root are for runtime files; this is a folder of plans" in capsys.readouterr().err
 
 
 def test_a_folder_without_jobs_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

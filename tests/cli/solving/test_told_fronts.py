@@ -89,7 +89,7 @@ def test_a_picture_of_a_front(
     assert json.loads(lines[0])["picture"] == str(path)
     status, lines, err, asked = run(["--picture", "front.gif"], monkeypatch, capsys, trees())
     assert (status, lines, asked) == (2, [], {})
-    assert err == "treadle: picture: format 'gif', expected png, svg or pdf\n"
+    assert err == "treadle: plot: format 'gif', expected png, svg or pdf\n"
 
 
 def steps(*points: Any, late: int = 0) -> Any:

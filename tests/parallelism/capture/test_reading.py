@@ -181,7 +181,7 @@ def test_operators_without_a_rule_are_named_with_what_could_not_be_loaded(
         f"capture: my.roll.default{where}: no rule for this operator; add "
         'treadle.operator_rule("my.roll.default", "KIND", "...->...") to the file of the module: its kind, '
         "what it does to dimensions; "
-        "docs/how-to/capture.md tells; plug-in one: broken; plug-in two: away"
+        "see docs/how-to/capture.md; plug-in one: broken; plug-in two: away"
     )
     with pytest.raises(TreadleError, match=r"^capture: the joint graph has no output$"):
         read([x])

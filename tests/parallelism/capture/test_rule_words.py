@@ -110,8 +110,8 @@ def test_words_that_depend_on_what_is_given(operator: str, names: str, shape: ob
 @pytest.mark.parametrize(
     ("operator", "indices", "values", "why"),
     [
-        ("index.Tensor", (True, True), (2, 8), "2 dimensions are indexed at once; expected one"),
-        ("index.Tensor", (False,), (2, 8), "0 dimensions are indexed at once; expected one"),
+        ("index.Tensor", (True, True), (2, 8), "2 dimensions are indexed together; expected one"),
+        ("index.Tensor", (False,), (2, 8), "0 dimensions are indexed together; expected one"),
         ("index_put.default", (False, True), (5,), "values of 1 dimensions are repeated; expected 2"),
     ],
 )

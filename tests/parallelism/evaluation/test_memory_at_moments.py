@@ -217,7 +217,7 @@ def test_collectives_within_a_loop_are_paid_once_a_chunk() -> None:
                     },
                 ),
             ),
-            "y: is shared in the backward pass, where nobody reads it",
+            "y: is gathered in the backward pass, where it is not read",
         ),
     ],
 )

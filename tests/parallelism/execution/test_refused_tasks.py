@@ -296,7 +296,7 @@ def test_gradients_are_turned_to_what_they_are_of_unless_a_letter_stands_twice()
     with pytest.raises(ScheduleError) as caught:
         turned([h, again, f], [f, h, again])
     assert str(caught.value) == (
-        "plan of block: the gradient of w is turned, and a letter stands in it twice"
+        "plan of block: the gradient of w is turned, and a dimension appears in it twice"
     )
 
 
@@ -305,7 +305,7 @@ def test_letters_of_loops_are_those_of_a_part() -> None:
     assert [role_of(part, letter) for letter in ("t", "h'", "f''")] == [Index(0), Index(1, 1), Index(2, 2)]
     with pytest.raises(ScheduleError) as caught:
         role_of(part, "q'")
-    assert str(caught.value) == 'plan of block: chunks of "q\'", which is no letter of it'
+    assert str(caught.value) == 'plan of block: chunks of "q\'", which is not a dimension of it'
 
 
 def looped(*changes: dict[str, Any]) -> SimpleNamespace:
@@ -342,7 +342,7 @@ def test_operators_that_do_not_run_in_chunks_of_a_letter_are_refused() -> None:
     ):
         with pytest.raises(ScheduleError) as caught:
             _operator(looped(change), 3, role, 2)  # type: ignore[arg-type]
-        assert str(caught.value) == "plan of block: u cannot run in chunks of that letter"
+        assert str(caught.value) == "plan of block: u cannot run in chunks of that dimension"
     # of what is read along h alone, chunks of products add up, those of maxima do not
     with pytest.raises(ScheduleError) as caught:
         _operator(looped(extreme), 3, h, 2)  # type: ignore[arg-type]
@@ -353,7 +353,7 @@ def test_what_a_loop_makes_is_read_in_it_in_the_same_chunks() -> None:
     """Node a reads u: a sum over chunks of h is there at the loop's end only; chunks of t are none of f."""
     t, h, f = Index(0), Index(1), Index(2)
     for made, read, words in (
-        (h, t, "a reads a sum over chunks in their loop"), (t, f, "a reads chunks of another letter")
+        (h, t, "a reads a sum over chunks in their loop"), (t, f, "a reads chunks of another dimension")
     ):  # fmt: skip
         loop = SimpleNamespace(run=looped(), entering={}, roles={3: made, 4: read}, count=2)
         with pytest.raises(ScheduleError) as caught:

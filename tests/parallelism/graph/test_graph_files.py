@@ -115,7 +115,7 @@ def test_what_is_malformed_is_refused_in_one_line(data: object, reason: str) -> 
 def test_what_is_tied_has_equal_atoms() -> None:
     graph = squared()
     scalar = Node("s", OperatorKind.REDUCTION, (graph.nodes[2].operands[0],), (Result((ROW,), (ROW,), 4),))
-    with pytest.raises(TreadleError, match="w and s are tied, but made of unequal atoms"):
+    with pytest.raises(TreadleError, match="w and s are tied, but have different base dimensions"):
         ComputeGraph(graph.atoms, (*graph.nodes[:2], scalar, graph.nodes[2]), {TensorRef(0): TensorRef(2)})
 
 

@@ -115,18 +115,18 @@ def test_graphs_that_do_not_hold_together_are_refused_in_full() -> None:
         ),
         (
             lambda: changed(3, operands=(Operand(TensorRef(0), (rows, columns), (columns, rows)), up)),
-            "u: roles and dimensions are of different atoms",
+            "u: roles and dimensions have different base dimensions",
         ),
-        (lambda: replace(graph, atoms=graph.atoms[:2]), "up: an atom is not listed"),
+        (lambda: replace(graph, atoms=graph.atoms[:2]), "up: a base dimension is not listed"),
         (lambda: changed(6, linear=((0, 2),)), "y is linear in an operand that it has not"),
         (lambda: changed(6, linear=((0,), (-1,))), "y is linear in an operand that it has not"),
         (
             lambda: replace(graph, gradients={TensorRef(0): TensorRef(1)}),
-            "x and up are tied, but made of unequal atoms",
+            "x and up are tied, but have different base dimensions",
         ),
         (
             lambda: replace(graph, tangents={TensorRef(3): TensorRef(5)}),
-            "u and d are tied, but made of unequal atoms",
+            "u and d are tied, but have different base dimensions",
         ),
     ]
     for make, words in cases:
@@ -173,10 +173,14 @@ def test_refusals_of_model_graphs_in_full() -> None:
         (lambda: replace(block, enters=None), "model graph: block is repeated, but does not feed itself"),
         (lambda: replace(block, leaves=None), "model graph: block is repeated, but does not feed itself"),
         (lambda: replace(head, enters=TensorRef(2, 5)), "model graph: head: no tensor (2, 5)"),
-        (lambda: replace(other, leaves=TensorRef(3)), "model graph: other: u is no output with a tangent"),
+        (
+            lambda: replace(other, leaves=TensorRef(3)),
+            "model graph: other: u is not an output with a tangent",
+        ),
         (
             lambda: replace(other, enters=TensorRef(1)),
-            "model graph: other: up is no input with a gradient, which the part before could feed; expected "
+            "model graph: other: up is not an input with a gradient, which the part before could feed; "
+            "expected "
             "one (as captured: an input that requires_grad)",
         ),
         (

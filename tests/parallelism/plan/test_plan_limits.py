@@ -65,7 +65,7 @@ def test_chunks_beyond_their_range(chunk: Chunk) -> None:
     letter, n_chunks, loop = chunk
     refused(
         lambda: OperatorPlan("u", (), (), chunk=chunk),
-        f"plan of u: chunks {letter!r}, {n_chunks}, {loop}; expected a letter, 2 chunks or more, and the "
+        f"plan of u: chunks {letter!r}, {n_chunks}, {loop}; expected a dimension, 2 chunks or more, and the "
         "number of a loop",
     )
 
@@ -87,7 +87,7 @@ def test_entries_of_tensors_say_something_that_can_be() -> None:
 
 def test_what_is_stored_is_whole_or_in_shards() -> None:
     summands = Sharding(((),), frozenset(("a",)))
-    words = "plan: w is stored as summands; expected it whole or in shards"
+    words = "plan: w is stored as partial sums; expected it replicated or sharded"
     refused(lambda: PartPlan({}, parameters={"w": summands}), words)
     refused(lambda: PartPlan({}, inputs={"w": summands}), words)
 

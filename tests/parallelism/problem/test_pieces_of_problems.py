@@ -273,7 +273,7 @@ def test_long_names_and_states_are_told_by_their_beginning(fine: SearchProblem) 
     with pytest.raises(ScheduleError) as caught:
         fine.constrained({"n" * 61: "-"})
     assert str(caught.value) == (
-        f"pin {'n' * 60!r}: no parameter or tensor of that name; there are block/up, block/down, head/w"
+        f"pin {'n' * 60!r}: unknown parameter or tensor; expected one of block/up, block/down, head/w"
     )
     with pytest.raises(ScheduleError, match=f"^state '{'a ' * 30}': expected one such as"):
         sharding_of("a " * 31 + "b")
@@ -305,9 +305,9 @@ def test_pins_keep_the_states_that_mean_the_same(fine: SearchProblem) -> None:
         state for state in range(variable.size) if str(variable.strategy(state).results[u]) == "x | y"
     ]
     for name, text, words in (
-        ("head/up", "-", "pin 'head/up': no parameter or tensor of that name; there are "
+        ("head/up", "-", "pin 'head/up': unknown parameter or tensor; expected one of "
          "block/up, block/down, head/w"),
-        ("up", "x", f"pin up=x: {up.name} may not be so; it may be "
+        ("up", "x", f"pin up=x: {up.name} expected one of "
          + "; ".join(dict.fromkeys(map(str, up.states)))[:400]),
     ):  # fmt: skip
         with pytest.raises(ScheduleError) as caught:

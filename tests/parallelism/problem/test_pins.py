@@ -40,8 +40,8 @@ def test_a_pinned_tensor_is_made_so(problem: SearchProblem) -> None:
 @pytest.mark.parametrize(
     ("name", "state", "why"),
     [
-        ("wz", "-", "no parameter or tensor of that name; there are embedding/tok_embeddings.weight"),
-        ("wq", "- | - | nv | -", "may not be so; it may be"),
+        ("wz", "-", "unknown parameter or tensor; expected one of embedding/tok_embeddings.weight"),
+        ("wq", "- | - | nv | -", "expected one of"),
         ("wq", "", "expected one such as"),
     ],
 )

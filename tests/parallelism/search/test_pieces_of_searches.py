@@ -264,9 +264,9 @@ def test_sides_of_layers() -> None:
     ("scope", "quantity", "words"),
     [
         ((1, 2), NAMES.persistent, "layers: nodes (1, 2) tie the block to the ends"),
-        ((0,), NAMES.serial(1), "layers: nodes (0,) cost time in another section than theirs"),
-        ((1,), NAMES.overlapped(1), "layers: nodes (1,) cost time in another section than theirs"),
-        ((2,), NAMES.serial(0), "layers: nodes (2,) cost time in another section than theirs"),
+        ((0,), NAMES.serial(1), "layers: nodes (0,) cost time in another section than their own"),
+        ((1,), NAMES.overlapped(1), "layers: nodes (1,) cost time in another section than their own"),
+        ((2,), NAMES.serial(0), "layers: nodes (2,) cost time in another section than their own"),
     ],
 )
 def test_block_and_ends_meet_at_boundaries_alone(scope: tuple[int, ...], quantity: int, words: str) -> None:
@@ -432,4 +432,4 @@ def test_switches_are_seconds_between_the_states_of_a_boundary(switches: FloatAr
     assert str(caught.value) == "layers: boundary node 0: expected 2 x 2 seconds, 0 to itself"
     with pytest.raises(ScheduleError) as caught:
         Layering(graph, 0, (0,), (table([[0, 1], [1, 0]]),), frozenset([0, 1]))
-    assert str(caught.value) == "layers: a boundary node is no node of the block"
+    assert str(caught.value) == "layers: a boundary node is not in the block"

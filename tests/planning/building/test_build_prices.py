@@ -96,7 +96,7 @@ def test_the_least_and_the_largest_radix(radix: int) -> None:
             {"copper": {"reach": 3}},
             "copper.reach: expected a length with a unit, as in 60cm or 2.4m, found 3",
         ),
-        ({"currency": ""}, "currency: expected one line of text"),
+        ({"currency": ""}, "currency: expected a string of one line"),
         ({"source": 3}, "source: expected a string, found 3"),
         ({"node": []}, "node: expected a table, found a list"),
         ({"node": {"radix": 3}}, 'node: unknown key "radix"; known are port'),

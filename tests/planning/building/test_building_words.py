@@ -151,7 +151,7 @@ def test_what_is_taken_as_a_floor_a_box_and_prices() -> None:
     assert (as_prices(None, "x"), as_prices(prices, "x")) == (BuildPrices(), prices)
     takers: tuple[tuple[Callable[[Any, str], object], str], ...] = (
         (as_floor, "a Floor or the path of its file"),
-        (as_box, "an OpticalBox or a text such as 384,520"),
+        (as_box, "an OpticalBox or a string such as 384,520"),
         (as_prices, "BuildPrices or the path of their file"),
     )
     for take, expected in takers:
@@ -247,7 +247,7 @@ def test_fabrics_without_cables_have_no_totals() -> None:
         cable_totals(
             builder.build(), RackPlacement(floor, floor.standing(1), 2, rack, rack, Objective.METRES)
         )
-    assert str(caught.value) == "apart: there are no cables"
+    assert str(caught.value) == "apart: has no cables"
 
 
 def test_tables_of_what_is_to_be_done() -> None:

@@ -52,7 +52,7 @@ def test_amounts_as_typed() -> None:
     assert parse_amounts("1" * 12, "x") == (111_111_111_111,)
     for text, said in (
         ("1" * 13, f"x: found '{'1' * 13}', expected a number, or a share as in 5%"),
-        ("2.5", "x: found '2.5', expected a whole number, or a share as in 5%"),
+        ("2.5", "x: found '2.5', expected an integer, or a share as in 5%"),
         ("a" * 50, f"x: found '{'a' * 40}', expected a number, or a share as in 5%"),
     ):
         with pytest.raises(FormatError) as caught:
@@ -77,7 +77,7 @@ def test_draws_that_are_none(words: dict[str, Any], said: str) -> None:
 
 @pytest.mark.parametrize("cables", [True, -1, 0.5, [1, -1]])
 def test_amounts_of_other_types(cables: Any) -> None:
-    with pytest.raises(TreadleError, match="whole numbers, Fractions or a text such as '1%,5%'"):
+    with pytest.raises(TreadleError, match="integers, Fractions or a string such as '1%,5%'"):
         resilience("ring:4", cables=cables)
 
 

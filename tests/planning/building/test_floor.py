@@ -166,13 +166,13 @@ def rack(**values: Any) -> dict[str, Any]:
         ),
         (
             {"floor": {"rack_pitch": "0m"}},
-            "floor: racks that stand on each other; expected pitches above 0",
+            "floor: racks overlap; expected pitches above 0",
         ),
         ({"racks": {}}, "racks: expected a list, found an object"),
         ({"racks": [rack(), rack(name="B"), rack(name="C")]}, "racks: expected tables [[racks]], at most 2"),
         ({"racks": [rack(), 3]}, "racks[1]: expected a table, found 3"),
         ({"racks": [rack(z="1m")]}, 'racks[0]: unknown key "z"; known are name, x, y'),
-        ({"racks": [rack(), rack(name="")]}, "racks[1].name: expected one line of text"),
+        ({"racks": [rack(), rack(name="")]}, "racks[1].name: expected a string of one line"),
         (
             {"racks": [rack(x="far")]},
             'racks[0].x: expected a length with a unit, as in 60cm or 2.4m, found "far"',

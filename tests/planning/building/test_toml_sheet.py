@@ -68,7 +68,7 @@ def test_lines_of_text() -> None:
     assert check_line("a quote", "source") == "a quote"
     assert check_line("x" * 500, "source") == "x" * 500
     for value in ("", "x" * 501, "two\nlines", "\x1b[31m"):
-        with pytest.raises(FormatError, match=r"^source: expected one line of text$"):
+        with pytest.raises(FormatError, match=r"^source: expected a string of one line$"):
             check_line(value, "source")
 
 

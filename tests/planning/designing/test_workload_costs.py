@@ -155,13 +155,13 @@ def test_limits_of_a_size() -> None:
         (
             9,
             3,
-            "design: 9 nodes of degree 3 have 27 ports, an odd number, and links in opposite pairs take two "
+            "design: 9 nodes of degree 3 have 27 ports, an odd number, and in opposite pairs take two "
             "at a time, so no such fabric is possible; drop --bidirectional or make one of the numbers even",
         ),
         (
             4,
             1,
-            "design: links in opposite pairs of degree 1 join nodes by twos, so no fabric of 4 nodes is "
+            "design: bidirectional links of degree 1 connect nodes in pairs, so no fabric of 4 nodes is "
             "possible; drop --bidirectional or take a higher degree",
         ),
     ],

@@ -200,12 +200,12 @@ def test_words_that_are_for_texts(tmp_path: Path) -> None:
     for words in ({"root": 0}, {"profile": "azure"}):
         with pytest.raises(ScheduleError) as caught:
             verify(plan, **words)  # type: ignore[call-overload]
-        assert str(caught.value) == "verify: root and profile are for texts; a plan says both itself"
+        assert str(caught.value) == "verify: root and profile are only for runtime files; a plan has both"
     path = tmp_path / "text"
     path.write_text(planning.lower(plan).text)
     with pytest.raises(ScheduleError) as caught:
         verify(path, "ring:4", profile="azure")  # type: ignore[call-overload]
-    assert str(caught.value) == "verify: profile: is about a text without a fabric"
+    assert str(caught.value) == "verify: profile: only for a runtime file without a fabric"
     found = verify(path, "ring:4")
     assert found.placed is not None
     assert (found.is_ok, found.placed.form) == (True, "msccl-xml")

@@ -193,13 +193,13 @@ def test_what_cannot_be_simulated(tmp_path: Path) -> None:
         with pytest.raises(FormatError) as caught:
             simulate(plan, "1K", topology="ring:4")
         assert str(caught.value) == (
-            "simulate: topology: names the fabric of a schedule of others; a plan has its own"
+            "simulate: topology: only for a third-party schedule; a plan has its own fabric"
         )
     text = tmp_path / "text"
     text.write_text(planning.lower(solved).text)
     with pytest.raises(FormatError) as caught:
         simulate(text, "1K")
-    assert str(caught.value) == f"{text}: a schedule of others names no fabric; expected topology="
+    assert str(caught.value) == f"{text}: a third-party schedule does not name its fabric; give topology="
     with pytest.raises(FormatError) as caught:
         simulate(solved, [])
     assert str(caught.value) == "simulate: sizes: expected at least one, found none"

@@ -106,7 +106,7 @@ def test_without_torch_a_module_says_what_is_missing(folder: Path, monkeypatch: 
         (
             "llama-3-8b",
             {"tokens": 1000, "sequence": "8K"},
-            "tokens 1000: no whole number of sequences of 8192",
+            "tokens 1000: not a multiple of the sequence length of 8192",
         ),
         ("llama-3-8b", {"tokens": "8K", "repeats": 3}, "repeats 3: llama-3-8b has its own layers"),
         ("resnet-50", {}, "resnet-50: it is trained on samples; capture its module"),

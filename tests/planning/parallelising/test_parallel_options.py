@@ -152,7 +152,7 @@ def test_a_graph_is_taken_with_its_own_tokens() -> None:
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
-        ({"tokens": 17}, "--tokens 17: the graph of small was captured with 16; capture it anew"),
+        ({"tokens": 17}, "--tokens 17: the graph of small was captured with 16; capture it again"),
         ({"sequence": 8}, "--sequence 8: the graph of small has its own; leave it out"),
         ({"micro_batches": 2}, "--micro-batches 2: the graph of small is that of a whole step"),
     ],
@@ -212,13 +212,14 @@ def test_micro_batches_share_the_sequences() -> None:
     with pytest.raises(FormatError) as error:
         as_model_graph(model, tokens=64 * 5, sequence=None, notes=[], micro_batches=3)
     assert str(error.value) == (
-        "--tokens 320: no whole number of sequences of 64 tokens in 3 micro-batches; "
+        "--tokens 320: not a multiple of the sequence length of 64 tokens in 3 micro-batches; "
         "give a multiple of 192, or another --sequence"
     )
     with pytest.raises(FormatError) as error:
         as_model_graph(model, tokens=32, sequence=64, notes=[])
     assert str(error.value) == (
-        "--tokens 32: no whole number of sequences of 64 tokens; give a multiple of 64, or another --sequence"
+        "--tokens 32: not a multiple of the sequence length of 64 tokens; give a multiple of 64, or another "
+        "--sequence"
     )
 
 
@@ -287,7 +288,7 @@ def test_ranks_that_do_not_fit_into_the_machine(
     with pytest.raises(MemoryLimitError) as error:
         executing._check_memory(cast(Any, task), cast(Any, prediction))
     assert str(error.value) == (
-        "execution: 6 ranks of 1MB, beside them parameters and gradients of 1.52KB, take 6MB at least; this "
+        "execution: 6 ranks of 1MB, besides parameters and gradients of 1.52KB, take 6MB at least; this "
         "machine has 6MB; make the module smaller (layers, batch), and plan for that"
     )
 

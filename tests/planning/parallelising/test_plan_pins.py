@@ -89,7 +89,7 @@ def test_a_pinned_result_is_made_so(posed: MeshProblem) -> None:
     [
         (
             {"up": "z:a"},
-            "--pin up: 'z:a': expected LETTER:AXIS,... with a letter of hf, several with / between, or",
+            "--pin up: 'z:a': expected DIM:AXIS,... with a dimension of hf, several with / between, or",
         ),
         ({"up": "h:c"}, "--pin up: no axis 'c' in the mesh; it has a, b"),
         ({"upp": "h:a"}, "small has no tensor 'upp'"),

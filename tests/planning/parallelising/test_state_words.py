@@ -88,13 +88,13 @@ def test_states_as_they_are_typed(text: str, dims: tuple[tuple[str, ...], ...]) 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "here: '': expected LETTER:AXIS,... with a letter of bsh, several with / between, or whole"),
+        ("", "here: '': expected DIM:AXIS,... with a dimension of bsh, several with / between, or whole"),
         (
             "b:dp/",
-            "here: '': expected LETTER:AXIS,... with a letter of bsh, several with / between, or whole",
+            "here: '': expected DIM:AXIS,... with a dimension of bsh, several with / between, or whole",
         ),
         ("b:", "here: no axis '' in the mesh; it has dp, tp, 0"),
-        ("b:dp,dp", "here: an axis cuts two letters, or one twice; expected each at most once"),
+        ("b:dp,dp", "here: an axis shards two dimensions, or one twice; expected each at most once"),
         ("b:" + "x" * 50, f"here: no axis '{'x' * 40}' in the mesh; it has dp, tp, 0"),
     ],
 )

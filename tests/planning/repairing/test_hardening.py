@@ -120,7 +120,7 @@ def test_workers_make_the_same_plans() -> None:
 def test_a_plan_with_a_false_witness_is_refused() -> None:
     old = solve("ring(4)", "allgather").plan
     assert old.optimal_algbw is not None
-    with pytest.raises(ScheduleError, match="its witness proves"):
+    with pytest.raises(ScheduleError, match="its certificate proves"):
         list(harden(replace(old, optimal_algbw=2 * old.optimal_algbw)))
 
 

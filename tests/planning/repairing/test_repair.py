@@ -226,7 +226,7 @@ def test_ranks_cut_off_are_told_with_the_cut() -> None:
 def test_false_claims_and_foreign_plans_are_refused() -> None:
     old = _flat()
     false = dataclasses.replace(old, optimal_algbw=Fraction(10**15))
-    with pytest.raises(ScheduleError, match="its witness proves"):
+    with pytest.raises(ScheduleError, match="its certificate proves"):
         repair(false, links=["box0.gpu0--ib0"])
     for entries, words in (
         ({"asked_trees": "many"}, "asked_trees.*expected an integer"),

@@ -71,9 +71,8 @@ def test_sizes_that_compare_nothing() -> None:
             repair_module._judged_at(plan, None, None, trim=False, size_bytes=size)
     groups = made()
     groups.collective = Collective(GATHER, (0, 1, 2, 3), groups=((0, 2), (1, 3)))
-    words = (
-        "repair: algorithms are compared at a size for one group of ranks, found 2 at once; leave --size out"
-    )
+    words = "repair: algorithms are compared at a size for one group of ranks, found 2 "
+    words += "concurrent groups; leave --size out"
     with pytest.raises(ScheduleError, match=f"^{re.escape(words)}$"):
         repair_module._judged_at(groups, None, None, trim=False, size_bytes=5)
     assert repair_module._judged_at(groups, None, None, trim=False, size_bytes=None) is None
@@ -250,7 +249,8 @@ def test_where_no_algorithm_serves_all_say_why(monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(ScheduleError) as error:
         contest(monkeypatch, {})
     assert str(error.value) == (
-        "left: no algorithm serves what is left: bfb: no bfb; forestcoll --trees 1: no forestcoll 1; "
+        "left: no algorithm supports the remaining fabric: bfb: no bfb; forestcoll --trees 1: no forestcoll "
+        "1; "
         "forestcoll: no forestcoll; exact: no exact"
     )
 

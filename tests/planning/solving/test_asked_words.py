@@ -54,11 +54,11 @@ def test_what_is_written_is_read_back(options: Any, written: dict[str, Any]) -> 
 @pytest.mark.parametrize(
     ("key", "value", "said"),
     [
-        ("asked_moon", 3, "plan: provenance 'asked_moon' is no option of solve that this version knows"),
+        ("asked_moon", 3, "plan: provenance 'asked_moon' is not an option of solve in this version"),
         (
             f"asked_{'x' * 60}",
             3,
-            f"plan: provenance 'asked_{'x' * 54}' is no option of solve that this version knows",
+            f"plan: provenance 'asked_{'x' * 54}' is not an option of solve in this version",
         ),
         ("asked_trees", "3", "plan: provenance 'asked_trees' is '3', expected an integer"),
         ("asked_height", True, "plan: provenance 'asked_height' is 'True', expected an integer"),

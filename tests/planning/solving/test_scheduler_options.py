@@ -59,7 +59,7 @@ def test_options_of_another_form_are_refused() -> None:
 
 def test_keywords_and_names_that_there_are_not_are_refused() -> None:
     unknown: dict[str, Any] = {"max_tree": 3}
-    with pytest.raises(TreadleError, match="there is no option 'max_tree'; did you mean max_trees"):
+    with pytest.raises(TreadleError, match="unknown option 'max_tree'; did you mean max_trees"):
         solve("ring:4", "allgather", **unknown)
     for option, said in ((TreeOptions(packer="gravity"), "packer"), (TreeOptions(form="round"), "form")):
         with pytest.raises(FormatError, match=f"unknown {said} "):

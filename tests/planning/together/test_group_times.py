@@ -254,7 +254,7 @@ def test_files_are_named_after_their_jobs(tmp_path: Path) -> None:
         written[-1].write_text(json.dumps({**listed, "jobs": rows}))
         with pytest.raises(FormatError) as error:
             planning.load_jobs(tmp_path / "plans")
-        assert ("is no file of this folder" in str(error.value)) != is_fine
+        assert ("is not a file in this folder" in str(error.value)) != is_fine
     levels = [{**listed["levels"][0], "lengths": [1]}]
     written[-1].write_text(json.dumps({**listed, "levels": levels}))
     with pytest.raises(FormatError, match=r"jobs.json: levels\[0\]\.lengths: expected an object$"):

@@ -82,7 +82,7 @@ def test_groups_have_a_text_each() -> None:
     assert lower(solve("ring:4", "allgather")).group is None
     for call in (lambda: lower(plan, group=2), lambda: lower(plan), lambda: lower_groups(plan, paths=["a"])):
         assert said(call)
-    assert said(lambda: lower_set(plan)) == "the plan is of 2 groups at once, and a set is for one"
+    assert said(lambda: lower_set(plan)) == "the plan is of 2 concurrent groups, and a set has one"
     assert lower_set(plan, group=1).files_by_range[0].n_ranks == 2
 
 
@@ -116,7 +116,7 @@ def test_one_text_is_for_one_range() -> None:
         "size_bytes (--size) takes the one of a size"
     )
     assert said(lambda: lower_set(plan, to="cpu-xml")) == (
-        "cpu-xml: no runtime chooses from several such texts by size; lower one (--size)"
+        "cpu-xml: no runtime selects among several of these files by size; lower one (--size)"
     )
     for size, algorithm in ((2047, "one-shot"), (2048, "ring")):
         alone = lower(plan, size_bytes=size)

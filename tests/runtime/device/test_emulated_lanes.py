@@ -287,7 +287,7 @@ def test_lanes_and_threads_have_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     machine: Any = BlockThreads(two, threads=3)
     monkeypatch.setattr(machine, "_emulate", lambda *_: 1)
     job: Any = LaunchJob()
-    with pytest.raises(ScheduleError, match=r"^6 threads cannot be had; use fewer lanes$"):
+    with pytest.raises(ScheduleError, match=r"^6 threads are not available; use fewer --lanes$"):
         machine.launch(job, (0, 0, 0), 0, 1)
 
 
@@ -332,7 +332,7 @@ def test_lanes_that_are_not_right_are_not_run(monkeypatch: pytest.MonkeyPatch) -
         return replace(made, lanes=tuple(replace(lane, enters=()) for lane in made.lanes))
 
     monkeypatch.setattr(checked_blocks, "lower_to_blocks", forgetful)
-    with pytest.raises(ScheduleError, match=r"lanes of protocol \w+ are not right"):
+    with pytest.raises(ScheduleError, match=r"thread-block program of protocol \w+ are not right"):
         measure_emulated(pair_sum(), [4])
 
 

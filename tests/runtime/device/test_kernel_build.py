@@ -47,7 +47,7 @@ def test_lanes_over_nccl_are_linked_with_its_library(nvcc: Path, monkeypatch: py
     with pytest.raises(MissingDependencyError) as missing:
         build_for_nccl(directory=nvcc)
     assert str(missing.value) == (
-        "lanes between hosts need NCCL 2.29 or later with nccl_device.h: pip's nvidia-nccl-cu13, or what "
+        "programs between hosts need NCCL 2.29 or later with nccl_device.h: pip's nvidia-nccl-cu13, or what "
         "TREADLE_NCCL_INCLUDE names"
     )
     (include / "nccl_device.h").touch()
@@ -81,7 +81,7 @@ def test_a_library_is_compiled_once_for_its_words(nvcc: Path) -> None:
 def test_what_lacks_is_named(nvcc: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(nvcc))
     for build, words in (
-        (build_for_nccl, "lanes between hosts need nvcc, which is not on the PATH"),
+        (build_for_nccl, "thread-block programs between hosts need nvcc, which is not on the PATH"),
         (
             build_for_gpu,
             "runtime device-gpu needs nvcc, which is not on the PATH, or TREADLE_GPU_LIBRARY, a library that "

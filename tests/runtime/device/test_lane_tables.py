@@ -354,7 +354,9 @@ def test_ll_is_left_out_where_its_staging_is_too_small() -> None:
     assert choose_blocks(FIGURES, size + 1, model).protocol is SIMPLE
     found = choose_blocks(FIGURES, 2 * size, model, limits=BlockLimits((LL,)))
     assert (found.protocol, found.slice_bytes) == (LL, 2**18)
-    with pytest.raises(ScheduleError, match="protocol LL by cost model m: it has no figures for that"):
+    with pytest.raises(
+        ScheduleError, match="protocol LL by cost model m: it has no values for that protocol"
+    ):
         choose_blocks(FIGURES, 1, BlockCosts("m", {SIMPLE: cheap}), limits=BlockLimits((LL,)))
     assert BlockLimits() == BlockLimits((SIMPLE, LL), None, None, None, None)
 

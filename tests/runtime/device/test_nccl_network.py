@@ -205,7 +205,7 @@ def lanes_that_raise(*raises: tuple[int, ...]) -> BlockProgram:
 def test_what_signals_cannot_carry_is_refused(alone: tuple[NcclNetworkMemory, StandIn]) -> None:
     memory, _ = alone
     memory.check(lanes_that_raise((0, 2), (3,), ()))
-    words = "two operations raise a flag: a signal adds to what one has told"
+    words = "two operations raise one flag: a signal would be added to the other's"
     for raises in (((0, 2), (3, 0)), ((2,), (2,)), ((1,),), ((0,), (3, 1))):
         with pytest.raises(ScheduleError) as caught:
             memory.check(lanes_that_raise(*raises))
@@ -232,7 +232,7 @@ def test_slices_have_room_in_the_outbox(
         memory.check_size(tables, 4)
     assert (
         str(caught.value)
-        == f"slices of {slot + 4} bytes in {lanes} lanes: the outbox has {slot} bytes for each"
+        == f"slices of {slot + 4} bytes in {lanes} thread blocks: the outbox has {slot} bytes for each"
     )
     tables.operations = tables.operations[:0]
     memory.check_size(tables, 4)

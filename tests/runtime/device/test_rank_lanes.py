@@ -191,7 +191,7 @@ def test_refusals(library: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
             rank_lanes.admit(lanes_of("ring:3", "allgather", SIMPLE))
         direct = rank_lanes.admit(lower_to_blocks(lanes.program, SIMPLE, lanes=2))
         placed = rank_lanes.prepare(direct, 64, element=0, element_bytes=4, slice_bytes=64)
-        with pytest.raises(ScheduleError, match="lanes use OUTPUT of peers, who do not reach it"):
+        with pytest.raises(ScheduleError, match="lanes use OUTPUT of peers that it cannot reach"):
             rank_lanes.launch(placed, RankBuffers((1, 1)), Reduction.SUM, threads=1)
         block = rank_lanes.memory.allocate(4096)
         with pytest.raises(ScheduleError, match="OUTPUT is not in the block that peers reach"):

@@ -154,7 +154,7 @@ def test_programs_of_a_group_have_limits(monkeypatch: pytest.MonkeyPatch) -> Non
     with pytest.raises(ScheduleError, match=r"^lanes of 2 ranks in a group of 3$"):
         ready.admit(lanes_of(2))
     scratch = replace(lanes_of(), messages=(BlockMessage(0, 2, 0, SCRATCH, 0),))
-    with pytest.raises(ScheduleError, match=r"^lanes use SCRATCH of peers, who do not reach it$"):
+    with pytest.raises(ScheduleError, match=r"^the program uses SCRATCH of peers that it cannot reach$"):
         ready.admit(scratch)
     # 40 bytes for each of 24 ranks and 24 for each group, of 49152
     ready, _, _ = opened(monkeypatch, n=24)
@@ -237,7 +237,7 @@ def test_launches_say_where_buffers_are(monkeypatch: pytest.MonkeyPatch) -> None
     for at in (1999, 2065):
         with pytest.raises(ScheduleError, match=r"^OUTPUT is not in the block that peers reach$"):
             launched(ready, library, one, replace(buffers, addresses=(5, at)))
-    with pytest.raises(ScheduleError, match=r"^lanes use OUTPUT of peers, who do not reach it$"):
+    with pytest.raises(ScheduleError, match=r"^lanes use OUTPUT of peers that it cannot reach$"):
         launched(ready, library, one, RankBuffers((5, 2064)))
     ready.close()
     ready.close()

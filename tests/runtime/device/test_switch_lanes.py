@@ -234,7 +234,7 @@ def test_parts_that_are_made_before_they_are_summed_are_exposed() -> None:
 def test_one_rank_that_asks_for_all_is_refused_as_slow() -> None:
     topology = star(4)
     program = sums_of_scratch(topology, chunks_of=(0, 0))
-    with pytest.raises(ScheduleError, match=r"rank 0 asks its switch for 100% .* 225 GB/s .* 360 GB/s pass"):
+    with pytest.raises(ScheduleError, match=r"rank 0 initiates 100% .* 225 GB/s .* 360 GB/s pass"):
         lower_to_blocks(program, SIMPLE, lanes=2, switches=topology)
     lower_to_blocks(program, SIMPLE, lanes=2)
 
@@ -246,7 +246,8 @@ def test_askers_may_be_a_quarter_slower_than_with_equal_shares() -> None:
     with pytest.raises(ScheduleError) as caught:
         lower_to_blocks(sums_of_scratch(topology, chunks_of=(0, 2, 2, 2)), SIMPLE, lanes=2, switches=topology)
     assert str(caught.value) == (
-        "slow: rank 2 asks its switch for 75% of the sums: its link of 450 GB/s carries 1.75 times the data, "
+        "slow: rank 2 initiates 75% of the switch reductions: its link of 450 GB/s carries 1.75 times the "
+        "data, "
         "and 257.14 GB/s pass; equal shares of 3 ranks let 337.5 GB/s pass: use a plan with a root at every "
         "rank"
     )

@@ -58,7 +58,7 @@ def test_the_log_says_which_way_and_why(found: list[dict[str, Any]]) -> None:
     assert "WARNING: group 0: allreduce is left to gloo" in lanes
     assert "no kernel combines torch.float64 this way" in lanes
     assert "allreduce on GPUs by sends and receives in groups" in steps
-    assert "its ranks are on 2 hosts; TREADLE_GPU_MEMORY=nccl asks for kernels that cross them" in steps
+    assert "its ranks are on 2 hosts; TREADLE_GPU_MEMORY=nccl selects kernels that cross them" in steps
     assert "left to" not in steps
     assert "a GPU has room for no block of the kernel" in found[0]["refused log"][-1]
     assert "ranks have other options or TREADLE_GPU variables than others" in found[0]["unlike log"][-1]
@@ -105,7 +105,10 @@ def test_tensors_that_peers_reach_need_no_staging(found: list[dict[str, Any]]) -
 def test_failures_name_collective_rank_and_peer(found: list[dict[str, Any]]) -> None:
     for rank, results in enumerate(found):
         assert "call the collective before" in results["first in a graph"]
-        assert "cannot go by lanes, which TREADLE_GPU asks for: a GPU has room" in results["asked"]
+        assert (
+            "cannot run as a thread-block program, which TREADLE_GPU asks for: a GPU has room"
+            in results["asked"]
+        )
         assert results["live"] == 0
         if rank != 3:
             assert "DistBackendError: treadle: group 0: allreduce, protocol LL: rank " in results["late"]

@@ -148,7 +148,7 @@ def test_lanes_have_the_least_room_of_all_ranks(monkeypatch: pytest.MonkeyPatch)
         ),
         (
             {"others": [("far", "", ""), ("h", "", ""), ("moon", "", "")]},
-            "its ranks are on 3 hosts; TREADLE_GPU_MEMORY=nccl asks for kernels that cross them",
+            "its ranks are on 3 hosts; TREADLE_GPU_MEMORY=nccl selects kernels that cross them",
             True,
             0,
         ),
@@ -245,7 +245,7 @@ def test_calls_are_launched_and_told_once(
     lanes.wrong = ("a race",)
     with pytest.raises(DistBackendError) as caught:
         engine.run(call_of(1025))
-    assert str(caught.value) == "treadle: allreduce in group g: lanes are not right: a race"
+    assert str(caught.value) == "treadle: allreduce in group g: the thread-block program is wrong: a race"
     lanes.failed = "rank 2 is gone"
     with pytest.raises(DistBackendError) as caught:
         engine.run(call_of(1024))

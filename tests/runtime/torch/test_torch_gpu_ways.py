@@ -121,7 +121,8 @@ def test_lanes_that_are_asked_for_and_cannot_be_are_an_error() -> None:
     with pytest.raises(DistBackendError) as caught:
         calls.run(CALL)
     assert str(caught.value) == (
-        "treadle: allgather in group g cannot go by lanes, which TREADLE_GPU asks for: no room"
+        "treadle: allgather in group g cannot run as a thread-block program, which TREADLE_GPU asks for: no "
+        "room"
     )
     assert stepped == []
 

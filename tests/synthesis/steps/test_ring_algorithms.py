@@ -46,4 +46,7 @@ def test_a_ring_without_one_the_other_way_is_refused() -> None:
     oneway = from_arcs("oneway", [0, 1, 2, 3, 4] * 2, [1, 2, 3, 4, 0, 2, 3, 4, 0, 1], n=5)
     with pytest.raises(ScheduleError) as caught:
         STEP_BASELINES["shifted-bfb-ring"](oneway, on_all_ranks(oneway, CollectiveKind.ALLGATHER))
-    assert str(caught.value) == "shifted-bfb-ring: some ring of oneway has no ring the other way; use bfb"
+    assert (
+        str(caught.value)
+        == "shifted-bfb-ring: some ring of oneway has no ring in the opposite direction; use bfb"
+    )

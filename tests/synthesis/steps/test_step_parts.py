@@ -151,7 +151,7 @@ def test_so_many_sends(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_refusals_of_the_classic_algorithms() -> None:
     ring = parse("ring(4)")
-    text = "serves all nodes, in order and with equal shards; use bfb or forestcoll"
+    text = "supports only all nodes, in order and with equal shards; use bfb or forestcoll"
     assert all_nodes_in_order(ring, on_all_ranks(ring, ALLGATHER)) is None
     assert str(all_nodes_in_order(ring, Collective(ALLGATHER, (0, 1, 3, 2)))) == text
     assert str(all_nodes_in_order(ring, Collective(ALLGATHER, (0, 1, 2, 3), weights=(1, 1, 1, 1)))) == text
@@ -273,7 +273,7 @@ def test_steps_that_do_not_fit_the_graph_that_is_expanded() -> None:
     with pytest.raises(ScheduleError, match=f"^{re.escape(message)}$"):
         cartesian_power_schedule(ring, beyond, 2)
     with pytest.raises(
-        ScheduleError, match="expected steps with shard v at home at rank v, found 3 shards on 3"
+        ScheduleError, match="expected steps with shard v owned by rank v, found 3 shards on 3"
     ):
         cartesian_power_schedule(ring, steps_from_sends(Direction.BROADCAST, 3, 1, sends, homes=[1, 0, 2]), 2)
     most = steps_from_sends(

@@ -227,5 +227,5 @@ def test_units_at_the_limit() -> None:
     with pytest.raises(InfeasibleError) as refused:
         check_units([UNIT_LIMIT - 8, 3], [3, 2])
     assert str(refused.value) == (
-        "the schedule needs capacities of 2**61 units or more; ask for fewer trees (--max-trees 10)"
+        "the schedule needs capacities of 2**61 units or more; limit the trees (--max-trees 10)"
     )

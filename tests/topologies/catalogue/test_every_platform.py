@@ -54,5 +54,5 @@ def test_a_platform_of_a_name_that_is_taken_is_refused() -> None:
 
     with pytest.raises(TopologyError, match="mi300x: there is one of that name already"):
         topologies.platform(source="nowhere", samples=("mi300x()",))(mi300x)
-    with pytest.raises(TopologyError, match="expected a source of its figures and a sample"):
+    with pytest.raises(TopologyError, match="expected a source of its values and a sample"):
         topologies.platform(source="", samples=("other()",))(mi300x)

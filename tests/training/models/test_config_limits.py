@@ -141,20 +141,20 @@ def test_older_kinds_by_default() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"vocab_size": 2**24 + 1}, "vocab_size: expected a whole number from 1 to 16777216, found 16777217"),
+        ({"vocab_size": 2**24 + 1}, "vocab_size: expected an integer from 1 to 16777216, found 16777217"),
         (
             {"num_hidden_layers": 4097},
-            "num_hidden_layers: expected a whole number from 1 to 4096, found 4097",
+            "num_hidden_layers: expected an integer from 1 to 4096, found 4097",
         ),
         (
             {"max_position_embeddings": -1},
-            "max_position_embeddings: expected a whole number from 0 to 16777216, found -1",
+            "max_position_embeddings: expected an integer from 0 to 16777216, found -1",
         ),
         ({"mlp_bias": 1}, "mlp_bias: expected true or false, found 1"),
         ({"mlp_bias": "x" * 50}, "mlp_bias: expected true or false, found '" + "x" * 39),
         ({"num_attention_heads": 5}, "5 heads do not divide hidden_size 24; head_dim is missing"),
         ({"num_key_value_heads": 4}, "num_key_value_heads 4 does not divide 6 heads"),
-        ({"vocab_size": [1]}, "vocab_size: expected a whole number from 1 to 16777216, found a list"),
+        ({"vocab_size": [1]}, "vocab_size: expected an integer from 1 to 16777216, found a list"),
     ],
 )
 def test_numbers_beyond_their_limits(change: dict[str, Any], message: str) -> None:

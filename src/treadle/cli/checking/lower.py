@@ -86,7 +86,8 @@ def _places(
         return [place]
     if place is None or not place.is_own_folder:
         raise ScheduleError(
-            f"{plan}: {n_groups} groups at once, a text for each; name a folder for them (-o texts/), or "
+            f"{plan}: {n_groups} concurrent groups, each with its own file; name a folder for them (-o "
+            "files/), or "
             f"choose one (--group 0 to {n_groups - 1})"
         )
     numbers = range(n_groups) if group is None else [group] if group < n_groups else []

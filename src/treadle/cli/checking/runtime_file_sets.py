@@ -32,8 +32,8 @@ def set_folder(plan: Plan, target: Format, output: str | None, options: TextKeyw
     if output is None or (several > 1 and Path(output).suffix == target.extension):
         if several > 1:
             raise ScheduleError(
-                f"the plan has {several} ranges of sizes, a text for each; name a folder for them (-o "
-                "texts/), or "
+                f"the plan has {several} size ranges, each with its own file; name a folder for them (-o "
+                "files/), or "
                 "choose one (--size 1MB)"
             )
         return None

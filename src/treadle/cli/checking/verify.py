@@ -19,7 +19,7 @@ from treadle.schedules.plan_files.archive import load_plan
 from treadle.schedules.plan_files.budget import MAX_MEMORY
 from treadle.topologies.topology import Topology
 
-_EXPECTED = "a plan that solve wrote (-o), or a text for a runtime"
+_EXPECTED = "a plan written by solve (-o), or a runtime file"
 
 
 def command(o: Verify) -> int:
@@ -33,7 +33,7 @@ def command(o: Verify) -> int:
         if o.topology is not None:
             return _place_text(output, o.plan, o.topology, o.root or 0)
         with ProgressLine(quiet=output.is_silent) as progress:
-            Context(progress).announce("judging")
+            Context(progress).announce("verifying")
             found = verify_runtime_file(text, source=str(o.plan), profile=o.profile, root=o.root or 0)
         output.show(verify_file_rows(o.plan, found))
         return FAILED if found.violations else 0
@@ -54,7 +54,7 @@ def command(o: Verify) -> int:
 
 def _refuse_of_texts(o: Verify, reason: str) -> None:
     if o.profile is not None or o.root is not None:
-        raise ScheduleError(f"{o.plan}: --profile and --root are for texts; {reason}")
+        raise ScheduleError(f"{o.plan}: --profile and --root are for runtime files; {reason}")
 
 
 def _verify_jobs(output: Output, folder: Path, topology: Topology | None) -> int:

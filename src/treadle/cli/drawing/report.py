@@ -35,7 +35,7 @@ def command(o: Report) -> int:
     with ProgressLine(quiet=output.is_silent) as progress:
         if planning.is_parallel_plan(o.plan):
             if o.others:
-                raise FormatError("shards a model: no other plans stand beside it", source=str(o.plan))
+                raise FormatError("a sharding plan cannot be compared with other plans", source=str(o.plan))
             page = planning.report_parallel_plan(
                 o.plan,
                 o.fabric,

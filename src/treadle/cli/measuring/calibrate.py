@@ -37,9 +37,7 @@ def command(o: Calibrate) -> int:
             )
         return _cost_model(output, o, o.plans)
     if o.protocols is not None or o.held_out:
-        raise FormatError(
-            "--protocols and --held-out are of cost models; expected --plan PLAN,... beside them"
-        )
+        raise FormatError("--protocols and --held-out need plans; add --plan PLAN,...")
     if len(o.measured) != 1:
         raise FormatError(f"{len(o.measured)} files: expected one, or --plan PLAN,... for each")
     if (o.fabric is None) != (o.fabric_output is None):

@@ -43,18 +43,16 @@ def command(o: Simulate) -> int:
             found: LoadedPlan | None = None
             if isinstance(o.plan, Topology) or read_runtime_file(Path(o.plan)) is None:
                 if o.topology is not None:
-                    raise FormatError(
-                        f"--topology: names the fabric of a schedule of others, and {o.plan} is none"
-                    )
+                    raise FormatError(f"--topology: only for a third-party schedule, and {o.plan} is a plan")
                 found = solved_or_read(o, command="simulate", progress=progress)
                 loaded = found.plan
             else:
-                reject_solver_options(o, f"{o.plan} is a schedule of others")
+                reject_solver_options(o, f"{o.plan} is a third-party schedule")
                 loaded = _placed(o.plan, o.topology, progress)
             if o.alpha_ns is None and model is None:
                 model = planning.default_cost_model(loaded.topology)
             if o.referee is not None and not isinstance(loaded, Plan):
-                raise FormatError(f"--referee: judges plans, and {o.plan} is a schedule of others")
+                raise FormatError(f"--referee: only for plans, and {o.plan} is a third-party schedule")
             if o.referee is not None and o.cost_model is not None:
                 raise FormatError("--referee: knows one alpha for all messages, and --cost-model has several")
             if o.referee is not None:
@@ -118,7 +116,9 @@ def command(o: Simulate) -> int:
 def _placed(path: str, topology: Topology | None, progress: ProgressLine) -> PlacedSchedule:
     """Return a third-party schedule on its fabric; FormatError without one, ScheduleError if it is wrong."""
     if topology is None:
-        raise FormatError(f"{path}: a schedule of others names no fabric; expected --topology TOPOLOGY")
+        raise FormatError(
+            f"{path}: a third-party schedule does not name its fabric; give --topology TOPOLOGY"
+        )
     Context(progress).announce("placing")
     placed = planning.route_file(Path(path), topology, progress=progress)
     placed.require()

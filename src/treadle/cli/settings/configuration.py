@@ -159,7 +159,7 @@ def _value(key: str, value: Any, path: Path, is_users: bool) -> str:
     if setting.is_private and not is_users:
         raise FormatError(
             f"{key} is taken from the user's own {FILE} and from {setting.variable} only: "
-            "whoever wrote a folder's file must not choose it",
+            "a file of another author must not set it",
             source=source,
         )
     if isinstance(value, bool) or not isinstance(value, str | int) or value == "":

@@ -25,7 +25,7 @@ def command(o: Compare) -> int:
         raise FormatError("--cost-model: valid only for times at sizes; give --size too")
     if o.picture is not None:
         if o.size is None or len(parse_sizes(o.size)) < 2:
-            raise FormatError("--picture: of times by size; expected --size A..B beside it")
+            raise FormatError("--picture: plots times by size; add --size A..B")
         planning.check_plot_name(o.picture)
     try:
         with ProgressLine(quiet=output.is_silent) as progress, workers(**keywords(o, Workers)):

@@ -128,7 +128,7 @@ def _solve_jobs(output: Output, o: Solve) -> int:
                 **keywords(o, TimeLimit),
             )
     except planning.TimeLimitError:
-        return late("there are no plans; allow more time (--time-limit)")
+        return late("no plan was found in time; allow more (--time-limit)")
     if folder is not None:
         from treadle.schedulers.jobs.jobs_folder import save_jobs
 
@@ -178,6 +178,7 @@ def _route_format(path: Path) -> planning.RouteFormat:
     ending = path.suffix.removeprefix(".").lower()
     if ending not in set(planning.RouteFormat):
         raise FormatError(
-            f"-o {path}: the ending {path.suffix!r} is no format of routes; expected .json, .csv or .xml"
+            f"-o {path}: the extension {path.suffix!r} is not a format of routes; expected .json, .csv or "
+            ".xml"
         )
     return planning.RouteFormat(ending)

@@ -51,7 +51,7 @@ def command(o: Train) -> int:
         return 0
     if o.batch is not None:
         if len(o.batch) > 1:
-            raise FormatError(f"--batch {','.join(map(str, o.batch))!r}: expected a whole number")
+            raise FormatError(f"--batch {','.join(map(str, o.batch))!r}: expected an integer")
         options["batch"] = o.batch[0]
     with ProgressLine(quiet=output.is_silent) as progress:
         result = planning.train(

@@ -153,7 +153,7 @@ def parse_floor(text: str) -> Floor:
         if value is not None
     }
     if 0 in (values.get("pitch"), values.get("width")):
-        raise FormatError("floor: racks that stand on each other; expected pitches above 0")
+        raise FormatError("floor: racks overlap; expected pitches above 0")
     if len(file.racks) > MAX_RACKS:
         raise FormatError(f"racks: expected tables [[racks]], at most {MAX_RACKS}")
     seen: set[str] = set()

@@ -68,7 +68,7 @@ def as_box(value: Any, place: str) -> OpticalBox | None:
         return value
     if isinstance(value, str):
         return parse_box(value)
-    raise unexpected(place, "an OpticalBox or a text such as 384,520", value)
+    raise unexpected(place, "an OpticalBox or a string such as 384,520", value)
 
 
 def as_prices(value: Any, place: str) -> BuildPrices:

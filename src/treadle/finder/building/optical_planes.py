@@ -93,7 +93,7 @@ def parse_box(text: str) -> OpticalBox:
     if ports.denominator != 1 or not 2 <= ports <= 10**6:
         raise FormatError(f"--ocs {text[:60]!r}: expected 2 to 10**6 ports")
     if most is not None and (most.denominator != 1 or most < 1):
-        raise FormatError(f"--ocs {text[:60]!r}: expected a whole number of boxes")
+        raise FormatError(f"--ocs {text[:60]!r}: expected an integer number of boxes")
     return OpticalBox(
         int(ports), numbers[1] if len(numbers) > 1 else None, None if most is None else int(most)
     )

@@ -317,7 +317,7 @@ def cable_totals(topology: Topology, placement: RackPlacement) -> CableTotals:
     """Return cables, metres and cable bundles of a placement."""
     wires = cables(topology)
     if not wires:
-        raise TopologyError(f"{topology.name}: there are no cables")
+        raise TopologyError(f"{topology.name}: has no cables")
     lengths = cable_metres(topology, placement, wires)
     pairs = [
         tuple(sorted((int(placement.rack[wire.tail]), int(placement.rack[wire.head])))) for wire in wires

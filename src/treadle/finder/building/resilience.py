@@ -170,7 +170,7 @@ def parse_amounts(text: str, what: str) -> tuple[Amount, ...]:
         if word.endswith("%"):
             found.append(Fraction(Decimal(digits)) / 100)
         elif "." in word:
-            raise FormatError(f"{what}: found {word[:40]!r}, expected a whole number, or a share as in 5%")
+            raise FormatError(f"{what}: found {word[:40]!r}, expected an integer, or a percentage such as 5%")
         else:
             found.append(int(digits))
     return tuple(found)
@@ -182,7 +182,7 @@ def _as_amounts(value: object, place: str) -> tuple[Amount, ...]:
     values = value if isinstance(value, Sequence) else (value,)
     for one in values:
         if isinstance(one, bool) or not isinstance(one, int | Fraction) or one < 0:
-            raise unexpected(place, "whole numbers, Fractions or a text such as '1%,5%'", one)
+            raise unexpected(place, "integers, Fractions or a string such as '1%,5%'", one)
     return tuple(values)
 
 

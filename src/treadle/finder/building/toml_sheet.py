@@ -52,5 +52,5 @@ def exact(price: Price) -> Fraction:
 def check_line(text: str, place: str) -> str:
     """One line of printable text; FormatError for any other."""
     if not text.isprintable() or not 0 < len(text) <= 500:
-        raise FormatError(f"{place}: expected one line of text")
+        raise FormatError(f"{place}: expected a string of one line")
     return text

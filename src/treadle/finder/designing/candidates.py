@@ -119,13 +119,13 @@ def check_pairs(nodes: int, degree: int) -> None:
     """Raise InfeasibleError if no fabric has bidirectional links only: each uses a port at two nodes."""
     if nodes * degree % 2:
         raise InfeasibleError(
-            f"design: {nodes} nodes of degree {degree} have {nodes * degree} ports, an odd number, and links "
-            f"in opposite pairs take two at a time, so no such fabric is possible; drop --bidirectional or "
+            f"design: {nodes} nodes of degree {degree} have {nodes * degree} ports, an odd number, and "
+            f"bidirectional links use two each, so no such fabric is possible; drop --bidirectional or "
             f"make one of the numbers even"
         )
     if degree == 1 and nodes > 2:
         raise InfeasibleError(
-            f"design: links in opposite pairs of degree 1 join nodes by twos, so no fabric of {nodes} nodes "
+            f"design: bidirectional links of degree 1 connect nodes in pairs, so no fabric of {nodes} nodes "
             f"is possible; drop --bidirectional or take a higher degree"
         )
 

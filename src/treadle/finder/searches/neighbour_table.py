@@ -117,10 +117,10 @@ def check_neighbour(entry: NeighbourEntry) -> None:
     if found != (entry.nodes, entry.nodes * entry.degree, True, 0):
         raise FormatError(f"{entry.expression[:80]}: not {entry.nodes} nodes of degree {entry.degree}")
     if entry.bidirectional and not is_symmetric(graph):
-        raise FormatError(f"{entry.expression[:80]}: its links don't come in opposite pairs")
+        raise FormatError(f"{entry.expression[:80]}: its links are not bidirectional")
     stated, figures = (entry.steps, entry.gather, entry.reduce), measure_graph(graph)
     if figures != stated:
-        raise FormatError(f"{entry.expression[:80]}: figures are {figures}, the table states {stated}")
+        raise FormatError(f"{entry.expression[:80]}: measured {figures}, but the table says {stated}")
 
 
 def candidate_of_neighbour(entry: NeighbourEntry) -> FabricCandidate:

@@ -146,7 +146,7 @@ class _Reading:
             return rule.kind, read_specification(text, before, tuple(map(len, call.results))), rule.linear
         raise TreadleError(
             f'no rule for this operator; add treadle.operator_rule("{call.operator}", "KIND", "...->...") to '
-            f"the file of the module: its kind, what it does to dimensions; docs/how-to/capture.md tells"
+            f"the file of the module: its kind, what it does to dimensions; see docs/how-to/capture.md"
             f"{self._faults}"
         )
 

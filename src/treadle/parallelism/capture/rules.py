@@ -207,7 +207,7 @@ def _index_words(call: OperatorCall) -> tuple[str, str, str]:
     given = call.arguments["indices"]
     assert isinstance(given, tuple)
     if sum(given) != 1:
-        raise TreadleError(f"{sum(given)} dimensions are indexed at once; expected one")
+        raise TreadleError(f"{sum(given)} dimensions are indexed together; expected one")
     axis = given.index(True)
     rank = len(call.operands[0])
     names = labels(rank + len(call.operands[1]))

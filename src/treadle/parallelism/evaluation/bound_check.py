@@ -141,7 +141,7 @@ def _covered(
         states = np.arange(graph.sizes[step.node])
         pieces = [box[step.node] & np.isin(states, some) for some in step.groups]
         if (box[step.node] & ~np.logical_or.reduce([np.zeros(len(states), bool), *pieces])).any():
-            raise ScheduleError(f"bound: states of node {step.node} are in no piece of a box")
+            raise ScheduleError(f"bound: states of node {step.node} are in no part of a box")
         boxes += [[*box[: step.node], piece, *box[step.node + 1 :]] for piece in reversed(pieces)]
     if boxes:
         raise ScheduleError(f"bound: {len(boxes)} boxes are left unbounded")

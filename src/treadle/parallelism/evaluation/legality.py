@@ -58,12 +58,12 @@ def _along(node: Node, plan: OperatorPlan, axis: str) -> Index | Unsupported | N
         return _summands(node, axis, summands, taken, made)
     if not roles:
         if "+" in made:
-            return Unsupported(f"makes summands along {axis} of nothing that is cut", node.name)
+            return Unsupported(f"has a partial result along {axis} without a sharded dimension", node.name)
         return None
     linked = _linked(node)
     own = {linked.get(role, role) for role in roles}
     if len(own) > 1:
-        return Unsupported(f"is cut along {axis} in {len(own)} ways at once", node.name)
+        return Unsupported(f"is sharded along {axis} on {len(own)} dimensions", node.name)
     return _cut(node, axis, own.pop(), taken, made)
 
 
@@ -71,12 +71,12 @@ def _summands(
     node: Node, axis: str, summands: tuple[int, ...], taken: Sequence[object], made: Sequence[object]
 ) -> Unsupported | None:
     if any(isinstance(place, Index) for place in (*taken, *made)):
-        return Unsupported(f"is cut along {axis} while some of what it takes are summands", node.name)
+        return Unsupported(f"is sharded along {axis}, but some of its inputs are partial", node.name)
     linear = {(at,) for at in range(len(node.operands))} if node.kind is OperatorKind.EINSUM else node.linear
     if summands not in {tuple(sorted(some)) for some in linear}:
-        return Unsupported(f"is not linear in the summands along {axis} that it takes {summands}", node.name)
+        return Unsupported(f"is not linear in its partial inputs along {axis} {summands}", node.name)
     if any(place != "+" for place in made):
-        return Unsupported(f"makes no summands along {axis} of the summands that it takes", node.name)
+        return Unsupported(f"has partial inputs along {axis}, but its result is not partial", node.name)
     return None
 
 
@@ -118,7 +118,7 @@ def _cut(
         if own and place not in own:
             return Unsupported(f"makes result {number} along {axis} otherwise than its cut gives", node.name)
         if not own and place != "+":
-            return Unsupported(f"makes result {number} along {axis} no summand, though it adds", node.name)
+            return Unsupported(f"adds along {axis}, but result {number} is not partial", node.name)
     return role
 
 

@@ -315,7 +315,7 @@ class PartRun:
         for (name, phase), entry in self.plan.tensors.items():
             tensor = by_name[name]
             if entry.shared is not None and (tensor, phase) not in self.readings:
-                yield Unsupported(f"is shared in the {phase.value} pass, where nobody reads it", name)
+                yield Unsupported(f"is gathered in the {phase.value} pass, where it is not read", name)
             if entry.saved is not None and self.graph.nodes[tensor.node].phase is not Phase.FORWARD:
                 yield Unsupported("is saved, but made in the backward pass", name)
         yield from (units for units in map(self.units, Phase) if isinstance(units, Unsupported))
@@ -349,7 +349,7 @@ class PartRun:
         far = self.chunk_role(other)
         if far is not None and [*self._loop_axes(other, far), *mine][:1] != mine[:1]:
             yield Unsupported(
-                f"{self.graph.nodes[other].name} of its loop cuts the letter otherwise", node.name
+                f"{self.graph.nodes[other].name} of its loop chunks the dimension differently", node.name
             )
         for operand in node.operands:
             if operand.tensor.node != other:

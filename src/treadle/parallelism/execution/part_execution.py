@@ -160,7 +160,7 @@ class PartExecution:
             if len(by_atom) < len(found):
                 raise ScheduleError(
                     f"plan of {self.part.name}: the gradient of {graph.spelled(owner)} is turned, and a "
-                    "letter stands in it twice"
+                    "dimension appears in it twice"
                 )
             found = [by_atom[index.atom] for index in wanted]
         dims = tuple((index,) for index in found)
@@ -303,7 +303,9 @@ class _Loop:
         self.operators = {n: _operator(run, n, self.roles[n], self.count) for n in unit.numbers}
         if len({one.cuts.get(self.roles[n], ()) for n, one in self.operators.items()}) > 1:
             letter = unit.chunk.letter
-            raise ScheduleError(f"plan of {run.part.name}: a loop over {letter} cuts it in several ways")
+            raise ScheduleError(
+                f"plan of {run.part.name}: a loop over {letter} chunks it along several dimensions"
+            )
         self.entering: dict[tuple[int, int], Tensor] = {}
         self.last_use: dict[TensorRef, int] = {}
         for number in unit.numbers:
@@ -359,7 +361,7 @@ class _Loop:
         tensor, of_chunk = operand.tensor, factors(owner.roles).index(made_by)
         seen = [index for index, role in pairs(operand) if role == self.roles[number]]
         if factors(owner.dims)[of_chunk] not in seen:
-            raise ScheduleError(f"plan of {run.part.name}: {node.name} reads chunks of another letter")
+            raise ScheduleError(f"plan of {run.part.name}: {node.name} reads chunks of another dimension")
         shape = list(run.graph.factor_sizes(tensor))
         shape[of_chunk] //= self.count
         state = run.state_of(operand, run.plan.operators[node.name].inputs[at])
@@ -385,7 +387,7 @@ def _operator(run: PartExecution, number: int, role: Index, count: int) -> Local
     operator = LocalOperator(run.graph, node, run.plan.operators[node.name], run.place, (role, count))
     has_role = role in (*node.read, *node.result_roles)
     if not has_role or role in operator.whole or role in node.whole or operator.size(role) < 1:
-        raise ScheduleError(f"plan of {run.part.name}: {node.name} cannot run in chunks of that letter")
+        raise ScheduleError(f"plan of {run.part.name}: {node.name} cannot run in chunks of that dimension")
     lacks = any(role not in factors(result.roles) for result in node.results)
     if lacks and operator.name not in _SUMS:
         raise ScheduleError(f"plan of {run.part.name}: chunks of {node.name} do not add up")
@@ -418,7 +420,7 @@ def role_of(part: ModelPart, letter: str) -> Index:
     for number, atom in enumerate(part.graph.atoms):
         if atom.name == name:
             return Index(number, len(letter) - len(name))
-    raise ScheduleError(f"plan of {part.name}: chunks of {letter!r}, which is no letter of it")
+    raise ScheduleError(f"plan of {part.name}: chunks of {letter!r}, which is not a dimension of it")
 
 
 def as_local(value: Tensor, state: Sharding, shape: Sequence[int], place: BlockPosition) -> Local:

@@ -57,7 +57,7 @@ def read_state(text: str, letters: Sequence[str], axes: Sequence[str], *, place:
         letter, colon, names = (part.strip() for part in word.partition(":"))
         if not colon or letter not in letters:
             raise FormatError(
-                f"{place}: {word.strip()[:40]!r}: expected LETTER:AXIS,... with a letter of "
+                f"{place}: {word.strip()[:40]!r}: expected DIM:AXIS,... with a dimension of "
                 f"{''.join(letters)}, several with / between, or {WHOLE}"
             )
         own = tuple(name.strip() for name in names.split(","))
@@ -65,11 +65,11 @@ def read_state(text: str, letters: Sequence[str], axes: Sequence[str], *, place:
             if axis not in axes:
                 raise FormatError(f"{place}: no axis {axis[:40]!r} in the mesh; it has {', '.join(axes)}")
         if letter in cuts:
-            raise FormatError(f"{place}: letter {letter} stands twice")
+            raise FormatError(f"{place}: dimension {letter} appears twice")
         cuts[letter] = own
     used = [axis for own in cuts.values() for axis in own]
     if len(set(used)) < len(used):
-        raise FormatError(f"{place}: an axis cuts two letters, or one twice; expected each at most once")
+        raise FormatError(f"{place}: an axis shards two dimensions, or one twice; expected each at most once")
     return Sharding(tuple(cuts.get(letter, ()) for letter in letters))
 
 

@@ -249,7 +249,7 @@ class ComputeGraph:
             if self._long_atoms(first) != self._long_atoms(second):
                 raise TreadleError(
                     f"compute graph: {self.spelled(first)} and {self.spelled(second)} are tied, "
-                    "but made of unequal atoms"
+                    "but have different base dimensions"
                 )
 
     def _check_operand(self, number: int, operand: Operand) -> None:
@@ -268,9 +268,9 @@ class ComputeGraph:
     def _check_shape(self, name: str, dims: Dims, roles: Dims) -> None:
         atoms = [[index.atom for index in dim] for dim in dims]
         if atoms != [[index.atom for index in dim] for dim in roles]:
-            raise TreadleError(f"compute graph: {name}: roles and dimensions are of different atoms")
+            raise TreadleError(f"compute graph: {name}: roles and dimensions have different base dimensions")
         if any(not 0 <= atom < len(self.atoms) for dim in atoms for atom in dim):
-            raise TreadleError(f"compute graph: {name}: an atom is not listed")
+            raise TreadleError(f"compute graph: {name}: a base dimension is not listed")
 
     def _long_atoms(self, tensor: TensorRef) -> list[int]:
         return sorted(index.atom for index in self.factors(tensor) if self.size(index) > 1)

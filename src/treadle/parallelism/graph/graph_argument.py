@@ -44,7 +44,7 @@ def as_model_graph(
         if tokens not in (None, graph.tokens) and graph.tokens:
             raise FormatError(
                 f"--tokens {tokens}: the graph of {graph.name} was captured with {graph.tokens}; capture it "
-                f"anew with other inputs, or leave --tokens out"
+                f"again with other inputs, or leave --tokens out"
             )
         if sequence is not None:
             raise FormatError(f"--sequence {sequence}: the graph of {graph.name} has its own; leave it out")
@@ -68,7 +68,8 @@ def as_model_graph(
     if rest or not batch:
         parts = f" in {micro_batches} micro-batches" if micro_batches > 1 else ""
         raise FormatError(
-            f"--tokens {tokens}: no whole number of sequences of {own} tokens{parts}; give a multiple of "
+            f"--tokens {tokens}: not a multiple of the sequence length of {own} tokens{parts}; give a "
+            "multiple of "
             f"{own * micro_batches}, or another --sequence"
         )
     return model_graph(model, batch=batch, sequence=own), model

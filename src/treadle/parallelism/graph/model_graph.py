@@ -75,12 +75,12 @@ class ModelPart:
             node = self.graph.nodes[self.enters.node]
             if node.source is not Source.INPUT or self.enters not in self.graph.gradients:
                 raise TreadleError(
-                    f"model graph: {self.name}: {node.name} is no input with a gradient, which the part "
+                    f"model graph: {self.name}: {node.name} is not an input with a gradient, which the part "
                     "before could feed; expected one (as captured: an input that requires_grad)"
                 )
         if self.leaves is not None and self.leaves not in self.graph.tangents:
             raise TreadleError(
-                f"model graph: {self.name}: {self.graph.spelled(self.leaves)} is no output with a tangent"
+                f"model graph: {self.name}: {self.graph.spelled(self.leaves)} is not an output with a tangent"
             )
 
     def factors(self, tensor: TensorRef) -> tuple[tuple[str, int], ...]:

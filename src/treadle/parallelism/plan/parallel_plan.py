@@ -58,8 +58,10 @@ class Pipeline:
             self.interleave > 1 and self.micro_batches % self.stages
         ):
             raise ScheduleError(
-                f"pipeline along {self.axis}: interleave {self.interleave}: expected as many pieces for each "
-                f"stage, and micro-batches in multiples of the stages; found {len(self.layers)} pieces and "
+                f"pipeline along {self.axis}: interleave {self.interleave}: expected as many virtual stages "
+                "for each "
+                f"stage, and micro-batches in multiples of the stages; found {len(self.layers)} virtual "
+                "stages and "
                 f"{self.micro_batches} micro-batches"
             )
         if not 1 <= self.micro_batches <= MOST_LAYERS:

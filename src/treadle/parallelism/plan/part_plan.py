@@ -113,7 +113,7 @@ class OperatorPlan:
             object.__setattr__(self, "chunk", Chunk(letter, n_chunks, loop))
             if not letter or not 2 <= n_chunks <= MOST_CHUNKS or not 0 <= loop <= MOST_CHUNKS:
                 raise ScheduleError(
-                    f"plan of {self.node}: chunks {letter!r}, {n_chunks}, {loop}; expected a letter, 2 "
+                    f"plan of {self.node}: chunks {letter!r}, {n_chunks}, {loop}; expected a dimension, 2 "
                     "chunks or more, and the number of a loop"
                 )
 
@@ -215,7 +215,9 @@ class PartPlan:
                 raise ScheduleError(f"plan: {key[0]!r} is the plan of {entry.tensor!r}")
         for path, sharding in {**self.parameters, **self.inputs}.items():
             if sharding.partial:
-                raise ScheduleError(f"plan: {path} is stored as summands; expected it whole or in shards")
+                raise ScheduleError(
+                    f"plan: {path} is stored as partial sums; expected it replicated or sharded"
+                )
         for name in ("operators", "tensors", "parameters", "inputs"):
             object.__setattr__(self, name, MappingProxyType(dict(getattr(self, name))))
 

@@ -66,12 +66,13 @@ def constrained_domains(table: VariableTable, pins: Mapping[str, str]) -> tuple[
             allowed[number] &= np.array([one == state for one in options])
             if not allowed[number].any():
                 raise ScheduleError(
-                    f"pin {name}={text}: {variable.name} may not be so; it may be {'; '.join(offered)[:400]}"
+                    f"--pin {name}={text}: not possible for {variable.name}; expected one of "
+                    f"{'; '.join(offered)[:400]}"
                 )
         if not found:
             stored = [table.variables[number].name for number in sorted(set(table.stored.values()))]
             raise ScheduleError(
-                f"pin {name[:60]!r}: no parameter or tensor of that name; there are {', '.join(stored)[:400]}"
+                f"--pin {name[:60]!r}: unknown parameter or tensor; expected one of {', '.join(stored)[:400]}"
             )
     return tuple(np.flatnonzero(states).astype(np.int64) for states in allowed)
 

@@ -55,7 +55,7 @@ class Layering:
     def __post_init__(self) -> None:
         names = self.graph.quantities
         if self.block & set(self.boundary):
-            raise ScheduleError("layers: a boundary node is no node of the block")
+            raise ScheduleError("layers: a boundary node is not in the block")
         for node, table in zip(self.boundary, self.switches, strict=True):
             size = self.graph.sizes[node]
             if table.shape != (size, size) or not (table >= 0).all() or table.diagonal().any():
@@ -69,7 +69,7 @@ class Layering:
                 raise ScheduleError(f"layers: nodes {part.scope} tie the block to the ends")
             timed = {q for q, table in part.tables.items() if q < names.persistent and table.any()}
             if not (timed <= own if inside else timed.isdisjoint(own)):
-                raise ScheduleError(f"layers: nodes {part.scope} cost time in another section than theirs")
+                raise ScheduleError(f"layers: nodes {part.scope} cost time in another section than their own")
 
     @property
     def n_layers(self) -> int:

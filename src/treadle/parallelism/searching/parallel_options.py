@@ -141,7 +141,8 @@ def read_constraints(texts: Sequence[str]) -> dict[str, str]:
         name, equals, state = (part.strip() for part in text.partition("="))
         if not equals or not name or not state:
             raise FormatError(
-                f"--pin {text[:60]!r}: expected TENSOR=STATE, as wq=k:1/h:0 (letter k cut by axis 1, h by "
+                f"--pin {text[:60]!r}: expected TENSOR=STATE, e.g. wq=k:1/h:0 (dimension k sharded by axis "
+                "1, h by "
                 f"axis 0) or wq=whole"
             )
         if name in found:

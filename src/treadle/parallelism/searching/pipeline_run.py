@@ -73,7 +73,7 @@ def staged(
     cut = best_cut(by_layer, n_pieces)
     if cut is None:
         raise InfeasibleError(
-            f"{model.name}: {n_pieces} pieces (pp x interleave) of {model.layers} layers; use fewer"
+            f"{model.name}: {n_pieces} virtual stages (pp x interleave) for {model.layers} layers; use fewer"
         )
     pipeline = Pipeline(STAGES, cut, batches, form.interleave)
     return replace(plan, mesh=mesh, pipeline=pipeline, claim=None)

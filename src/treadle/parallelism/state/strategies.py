@@ -66,7 +66,7 @@ class Operator:
             raise ScheduleError(f"operator {self.kind[:40]!r}: no rule; there are {', '.join(RULES)}")
         for letters in (*self.inputs, *self.outputs):
             if len(set(letters)) != len(letters):
-                raise ScheduleError(f"operator {self.kind}: a letter stands twice in {letters!r}")
+                raise ScheduleError(f"operator {self.kind}: a dimension appears twice in {letters!r}")
 
     @property
     def dims(self) -> tuple[Letter, ...]:

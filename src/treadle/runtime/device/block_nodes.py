@@ -157,7 +157,7 @@ class BlockNodes:
                 if missing[follower] == 0:
                     ready.append(follower)
         if len(ready) < len(nodes):
-            raise ScheduleError("program: deadlock: operations wait for one another in a circle")
+            raise ScheduleError("program: deadlock: operations wait for each other in a cycle")
 
     def _ancestors(self) -> dict[int, int]:
         """Return for every node the nodes of its part that happen before it: bit `place` of each.

@@ -201,7 +201,9 @@ def choose_blocks(
     found = list(_candidates(figures, size_bytes, rate_bytes_per_s, costs, limits))
     if not found:
         asked = ", ".join(one.value for one in limits.protocols)
-        raise ScheduleError(f"protocol {asked} by cost model {costs.model}: it has no figures for that")
+        raise ScheduleError(
+            f"protocol {asked} by cost model {costs.model}: it has no values for that protocol"
+        )
     return min(found, key=lambda one: (one.time_s, one.lanes, -one.slice_bytes))
 
 

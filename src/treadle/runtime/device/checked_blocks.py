@@ -192,7 +192,7 @@ class _Judged:
         lanes = self.machine.lanes
         found = check_blocks(lanes, slices=slices)
         if found:
-            raise ScheduleError(f"lanes of protocol {lanes.protocol} are not right: {found[0]}")
+            raise ScheduleError(f"thread-block program of protocol {lanes.protocol} is wrong: {found[0]}")
         self._proved.add(slices)
 
 

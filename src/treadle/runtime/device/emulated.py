@@ -52,7 +52,8 @@ class BlockThreads(BlockMachine):
     ) -> None:
         if not 1 <= threads <= _MOST_THREADS // len(lanes.lanes):
             raise ScheduleError(
-                f"{len(lanes.lanes)} lanes of {threads} threads: expected 1 to {_MOST_THREADS} threads in all"
+                f"{len(lanes.lanes)} thread blocks of {threads} threads: expected 1 to {_MOST_THREADS} "
+                "threads in total"
             )
         super().__init__(lanes, threads=threads, limit_s=limit_s)
         library = ctypes.CDLL(str(build_threads(flags=flags)))
@@ -77,7 +78,7 @@ class BlockThreads(BlockMachine):
         seconds = perf_counter() - begin
         if status:
             raise ScheduleError(
-                f"{len(self.lanes.lanes) * self.threads} threads cannot be had; use fewer lanes"
+                f"{len(self.lanes.lanes) * self.threads} threads are not available; use fewer --lanes"
             )
         return seconds
 

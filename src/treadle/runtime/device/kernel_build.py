@@ -118,10 +118,13 @@ def build_for_nccl(*, directory: Path | None = None, architectures: Sequence[str
     """
     found, include = shutil.which("nvcc"), nccl_include()
     if found is None:
-        raise MissingDependencyError("lanes between hosts need nvcc, which is not on the PATH")
+        raise MissingDependencyError(
+            "thread-block programs between hosts need nvcc, which is not on the PATH"
+        )
     if include is None:
         raise MissingDependencyError(
-            "lanes between hosts need NCCL 2.29 or later with nccl_device.h: pip's nvidia-nccl-cu13, or what "
+            "programs between hosts need NCCL 2.29 or later with nccl_device.h: pip's nvidia-nccl-cu13, or "
+            "what "
             f"{NCCL_INCLUDE} names"
         )
     library = include.parent / "lib"

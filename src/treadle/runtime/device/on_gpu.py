@@ -81,7 +81,7 @@ class BlockGpu(BlockMachine):
         if milliseconds < 0:
             raise ScheduleError(
                 f"{len(self.lanes.lanes)} blocks of {self.threads} threads on the GPU: {self._said()}; all "
-                "must be there at once: take fewer lanes or threads"
+                "must be resident together: use fewer --lanes or threads"
             )
         return float(milliseconds) / 1e3
 

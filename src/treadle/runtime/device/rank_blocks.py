@@ -172,13 +172,13 @@ class RankBlocks:
         """
         if lanes.program.n_ranks != len(self.memory.blocks):
             raise ScheduleError(
-                f"lanes of {lanes.program.n_ranks} ranks in a group of {len(self.memory.blocks)}"
+                f"a program of {lanes.program.n_ranks} ranks in a group of {len(self.memory.blocks)}"
             )
         if self.memory.network is not None:
             self.memory.network.check(lanes)
         used = used_by_others(lanes)
         if Buffer.SCRATCH in used:
-            raise ScheduleError("lanes use SCRATCH of peers, who do not reach it")
+            raise ScheduleError("the program uses SCRATCH of peers that it cannot reach")
         shared = _RANK_BYTES * lanes.program.n_ranks + _GROUP_BYTES * len(lanes.groups)
         if shared > _SHARED_BYTES:
             raise ScheduleError(
@@ -280,7 +280,9 @@ class RankBlocks:
         for number, block in enumerate(buffers.blocks):
             if block is None:
                 if Buffer(number) in prepared.admitted.used:
-                    raise ScheduleError(f"lanes use {Buffer(number).name} of peers, who do not reach it")
+                    raise ScheduleError(
+                        f"the program uses {Buffer(number).name} of peers that it cannot reach"
+                    )
                 continue
             at = buffers.addresses[number] - block.addresses[self.memory.rank]
             if not 0 <= at <= block.size:

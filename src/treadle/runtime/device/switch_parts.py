@@ -192,7 +192,7 @@ class SwitchParts:
             if (1 + share) > _SLOW * (1 + fair):
                 link = min(self._rates_of(busiest), default=0)
                 raise ScheduleError(
-                    f"slow: rank {busiest} asks its switch for {100 * float(share):.0f}% of the sums: its "
+                    f"slow: rank {busiest} initiates {100 * float(share):.0f}% of the switch reductions: its "
                     f"link of {format_bandwidth(link)} carries {float(1 + share):.3g} times the data, and "
                     f"{format_bandwidth(link / (1 + share))} pass; equal shares of {members} ranks let "
                     f"{format_bandwidth(link / (1 + fair))} pass: use a plan with a root at every rank"
@@ -223,7 +223,7 @@ class SwitchParts:
         raise ScheduleError(
             f"slow: one block of a rank has {IN_FLIGHT_BYTES // 1024} KB of loads that sum under way, "
             f"{format_bandwidth(rate)} at an assumed round trip of 1 us, "
-            f"{format_bandwidth(rate * len(askers))} of all {len(askers)} ranks that ask; "
+            f"{format_bandwidth(rate * len(askers))} of all {len(askers)} initiating ranks; "
             "use --lanes 2 or more"
         )
 

@@ -170,7 +170,7 @@ def _stored(folder: Path, values: Any) -> StoredJobs:
         entry = read_object(row, place, {"name", "plan", "weight", "rate"})
         name = read_string(entry["plan"], f"{place}.plan")
         if not re.fullmatch(r"[A-Za-z0-9_.-]{1,80}\.plan", name) or name.startswith("."):
-            raise FormatError(f"{place}.plan: {name[:60]!r} is no file of this folder")
+            raise FormatError(f"{place}.plan: {name[:60]!r} is not a file in this folder")
         plans.append(load_plan(folder / name))
         rates.append(read_fraction(entry["rate"], f"{place}.rate"))
         jobs.append(

@@ -132,7 +132,7 @@ def best_for(
         contenders.append(Candidate(label, seconds, found.algbw))
     if not made:
         reasons = "; ".join(f"{one.algorithm}: {one.reason}" for one in contenders)
-        raise ScheduleError(f"{fabric.name}: no algorithm serves what is left: {reasons}")
+        raise ScheduleError(f"{fabric.name}: no algorithm supports the remaining fabric: {reasons}")
     _, best = min(made, key=lambda one: one[0])
     ranking = sorted(contenders, key=lambda one: (one.seconds is None, one.seconds or 0.0))
     contest = CandidateSet(size_bytes, simulated_s(old, size_bytes), tuple(ranking))

@@ -68,7 +68,7 @@ def _corner(topology: Topology, collective: Collective) -> tuple[int, int, bool]
     """Side of the mesh, the node of the corner that a tree cannot reach, and whether it is a rank."""
     grid = find_grid(topology, "tto")
     if grid.n_axes != 2 or grid.sides[0] != grid.sides[1] or any(grid.wraps):
-        raise ScheduleError(f"tto: {topology.name} is no square mesh")
+        raise ScheduleError(f"tto: {topology.name} is not a square mesh")
     side = grid.sides[0]
     corners = [row * side + column for row in (side - 1, 0) for column in (0, side - 1)]
     if not collective.forwarders:

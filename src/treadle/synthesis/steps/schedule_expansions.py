@@ -293,7 +293,7 @@ def _check_steps(function: str, topology: Topology, steps: Steps) -> None:
     n = topology.n_nodes
     if steps.n_ranks != n or not np.array_equal(steps.homes, np.arange(n)):
         raise ScheduleError(
-            f"{function}: {topology.name} has {n} nodes; expected steps with shard v at home at rank v, "
+            f"{function}: {topology.name} has {n} nodes; expected steps with shard v owned by rank v, "
             f"found {steps.n_shards} shards on {steps.n_ranks} ranks"
         )
     if not steps.n_sends:

@@ -175,5 +175,5 @@ def check_units(capacities: list[int], multiplicities: list[int]) -> None:
     """Raise InfeasibleError when unit capacities are too large for the 64-bit stages."""
     if sum(capacities) + sum(multiplicities) >= UNIT_LIMIT:
         raise InfeasibleError(
-            "the schedule needs capacities of 2**61 units or more; ask for fewer trees (--max-trees 10)"
+            "the schedule needs capacities of 2**61 units or more; limit the trees (--max-trees 10)"
         )

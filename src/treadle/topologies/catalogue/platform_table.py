@@ -67,7 +67,7 @@ def platform(*, source: str, samples: tuple[str, ...]) -> Callable[[_Function], 
     def add(function: _Function) -> _Function:
         name = function.__name__
         if not source or not samples:
-            raise TopologyError(f"platform {name}: expected a source of its figures and a sample")
+            raise TopologyError(f"platform {name}: expected a source of its values and a sample")
         known = _platforms.get(name)
         if known is not None and known.function is not function:
             raise TopologyError(f"platform {name}: there is one of that name already")

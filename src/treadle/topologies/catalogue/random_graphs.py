@@ -361,7 +361,7 @@ def _check_failed(topology: Topology, what: str, found: int, count: int) -> None
     if found < count:
         raise TopologyError(
             f"punctured: only {found} {what}s of {topology.name} can fail, in the order drawn, before it "
-            f"falls apart, expected {count}; ask for fewer or another seed"
+            f"falls apart, expected {count}; use fewer or another seed"
         )
 
 

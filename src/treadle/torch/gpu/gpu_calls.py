@@ -84,8 +84,9 @@ class GpuCalls:
             return
         if self._gpu.way is GpuMethod.LANES:
             raise DistBackendError(
-                f"treadle: {call.kind} in group {self._group.name} cannot go by lanes, which TREADLE_GPU "
-                f"asks for: {reason}"
+                f"treadle: {call.kind} in group {self._group.name} cannot run as a thread-block program, "
+                "which TREADLE_GPU "
+                f"requires: {reason}"
             )
         has_steps = self._gpu.way is GpuMethod.STEPS or (
             self._gpu.way is GpuMethod.AUTO and self._lanes.is_between_hosts

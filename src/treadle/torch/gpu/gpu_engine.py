@@ -231,7 +231,7 @@ class GpuEngine:
             )
             wrong = lanes.prove(ready)
             if wrong:
-                raise ScheduleError(f"lanes are not right: {wrong[0]}")
+                raise ScheduleError(f"the thread-block program is wrong: {wrong[0]}")
         self._prepared[key] = ready, is_kept or streams.is_capturing()
         self._prepared.move_to_end(key)
         if len(self._prepared) > _MOST_PREPARED:

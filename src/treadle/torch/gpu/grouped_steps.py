@@ -108,7 +108,7 @@ def _stages(operations: Sequence[PartOperation]) -> list[int]:
             if not missing[follower]:
                 ready.append(follower)
     if len(ready) < len(operations):
-        raise ScheduleError("program: deadlock: operations wait for one another in a circle")
+        raise ScheduleError("program: deadlock: operations wait for each other in a cycle")
     return stage
 
 

@@ -112,7 +112,7 @@ def open_blocks(
         raise NoBlockProgramError("ranks have other options or TREADLE_GPU variables than others")
     if settings.way is GpuMethod.AUTO and len(hosts) > 1 and settings.memory is not GpuMemory.NCCL:
         raise NoBlockProgramError(
-            f"its ranks are on {len(hosts)} hosts; TREADLE_GPU_MEMORY=nccl asks for kernels that cross them",
+            f"its ranks are on {len(hosts)} hosts; TREADLE_GPU_MEMORY=nccl selects kernels that cross them",
             is_between_hosts=True,
         )
     lanes, room, problem = None, 0, ""

@@ -45,7 +45,7 @@ class _Config:
             return least if default is None else default
         if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
             raise FormatError(
-                f"config.json: {name}: expected a whole number from {least} to {most}, found {_shown(value)}"
+                f"config.json: {name}: expected an integer from {least} to {most}, found {_shown(value)}"
             )
         return value
 

@@ -106,7 +106,7 @@ def _number(column: str, cell: str, line: int) -> int:
         return 0
     if not (cell.isascii() and cell.isdigit() and len(cell) <= _MOST_DIGITS):
         raise FormatError(
-            f"layer table: line {line}: {column}: expected a whole number, 0 or more, found {cell[:20]!r}"
+            f"layer table: line {line}: {column}: expected an integer, 0 or more, found {cell[:20]!r}"
         )
     return int(cell)
 

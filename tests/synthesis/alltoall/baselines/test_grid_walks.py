@@ -80,7 +80,7 @@ def test_shapes_that_the_neighbours_of_the_first_node_allow() -> None:
 
 
 def test_what_is_no_grid() -> None:
-    words = "is no mesh, torus or hypercube in row-major order without parallel links"
+    words = "is not a mesh, torus or hypercube in row-major order without parallel links"
     doubled = from_arcs("doubled", [0, 1, 0], [1, 0, 1], n=2)
     with pytest.raises(ScheduleError, match=f"^it: doubled {re.escape(words)}$"):
         find_grid(doubled, "it")

@@ -88,7 +88,9 @@ def test_what_is_wrong_is_said(change: dict[str, object], words: str) -> None:
 
 def test_parallel_links_are_not_told_apart() -> None:
     double = from_arcs("oneway", [0, 0, 1], [1, 1, 0], n=2)
-    with pytest.raises(FormatError, match=r"\(the graph has parallel links, which ends do not tell apart\)"):
+    with pytest.raises(
+        FormatError, match=r"\(the graph has parallel links, which their ends do not distinguish\)"
+    ):
         read_base(json.dumps(value()).encode(), double, Direction.BROADCAST, source="it")
 
 

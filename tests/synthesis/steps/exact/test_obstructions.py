@@ -128,7 +128,7 @@ def test_what_must_enter_and_what_can() -> None:
     assert obstruction_of(posed(chunks=14), (2,), (0,)) == Obstruction((2,), (0,), 14, 13)
     # into 1 and 2 together all from 0: 2 * 4 and 1 * 4; the link between them does not count
     assert obstruction_of(posed(chunks=13), (1, 2), (0,)) == Obstruction((1, 2), (0,), 13, 12)
-    message = "obstruction: a shard is at home among the nodes that it has to enter"
+    message = "obstruction: the owner of a shard is among the nodes that the shard has to enter"
     with pytest.raises(ScheduleError, match=f"^{re.escape(message)}$"):
         obstruction_of(problem, (1, 2), (0, 2))
 

@@ -125,7 +125,7 @@ def test_doubling() -> None:
         (
             nvls,
             3,
-            "nvls: expected a switch that copies and adds up for ranks that ask and joins all of them, "
+            "nvls: expected a GPU-initiated switch that copies and adds up and joins all ranks, "
             "as in 'dgx_h100(1, nvls=True)'",
         ),
     ],
@@ -278,7 +278,7 @@ def test_switches_that_lack_an_operation(
     with pytest.raises(ScheduleError) as refused:
         nvls(fabric, on_all_ranks(fabric, kind))
     assert str(refused.value) == (
-        f"nvls: expected a switch that {what} for ranks that ask and joins all of them, "
+        f"nvls: expected a GPU-initiated switch that {what} and joins all ranks, "
         f"as in 'dgx_h100(1, nvls=True)'"
     )
     other = {K.ALLGATHER: K.REDUCE_SCATTER, K.REDUCE_SCATTER: K.ALLGATHER}.get(kind)

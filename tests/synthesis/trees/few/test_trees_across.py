@@ -106,7 +106,7 @@ def test_too_many_ranks_for_one_program(monkeypatch: pytest.MonkeyPatch) -> None
         with pytest.raises(ScheduleError) as refused:
             fixed_k_trees(fabric, gather(fabric), height=2)
         assert str(refused.value) == (
-            "few-trees: trees of a height are for up to 2 ranks, or so many in a box; found 6 in 2; "
+            "few-trees: trees of bounded height are limited to 2 ranks, or as many in a box; found 6 in 2; "
             "leave out --height"
         )
 

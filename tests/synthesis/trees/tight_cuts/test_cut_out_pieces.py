@@ -234,7 +234,7 @@ def test_closed_forms_are_tried_in_turn(problem: Instance, monkeypatch: pytest.M
         (
             Unsupported("no form"),
             Unsupported("large"),
-            "the outermost piece of 3 children has no closed form (no form)",
+            "the outermost subproblem of 3 children has no direct construction (no form)",
         ),
         (Unsupported("no form"), "cut", "cut"),
     ],

@@ -148,7 +148,7 @@ def test_sets_that_break_a_guarded_cut_are_dropped(monkeypatch: pytest.MonkeyPat
     found, _ = attempted(monkeypatch, [both], classes=ALIKE, known=known, trees=[3])
     assert found.family.n_sets == 1
     found, _ = attempted(monkeypatch, [refused(OUT, 0)], classes=ALIKE, known=known, trees=[3])
-    assert str(found) == "a piece has no forest: no room"
+    assert str(found) == "a subproblem has no forest: no room"
 
 
 def test_hosts_are_tried_first(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -231,7 +231,7 @@ def test_families_of_which_no_layers_are_made() -> None:
         Family(np.array([-1, 0, 0], dtype=np.int32), np.array([1, 1, 2, 2], dtype=np.int32)),
     )
     assert isinstance(refused, Unsupported)
-    assert str(refused) == "links across a box's border do not all join a rank and a switch outside"
+    assert str(refused) == "links across a box's boundary do not all join a rank and a switch outside"
 
 
 def test_the_rate_of_the_scarcest_rank() -> None:

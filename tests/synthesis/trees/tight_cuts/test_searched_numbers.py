@@ -296,7 +296,7 @@ def test_fabrics_without_shards_or_bound(monkeypatch: pytest.MonkeyPatch) -> Non
         (UNEQUAL, TreeBudget(exact=True), (UNEQUAL, TreeBudget(exact=True))),
         # four trees a rank are 16 in all, three for each of five units
         (UNEQUAL, TreeBudget(max_trees=4), (UNEQUAL, TreeBudget(max_trees=3))),
-        (UNEQUAL, TreeBudget(max_trees=1), "fewer trees than the shards ask for"),
+        (UNEQUAL, TreeBudget(max_trees=1), "not enough trees for the shards"),
         ((1, 1, 1, 2), TreeBudget(max_trees=2), ((1, 1, 1, 2), TreeBudget(max_trees=1))),
         ((1, 1, 1, 0), TreeBudget(max_trees=3), ((1, 1, 1, 0), TreeBudget(max_trees=4))),
     ],

@@ -224,24 +224,24 @@ def link(one: int, other: int | None, count: int = 1, bandwidth: int = 1) -> Gpu
         ({"nics": (Nic(name="a\nb"),)}, "box: name 'a\\nb', expected one line without control characters"),
         (
             {"bridges": (Bridge(kind=BridgeKind.HOST, name="h", above=0),)},
-            "h: hangs from bridge 0, which is not before it",
+            "h: is attached to bridge 0, which is not before it",
         ),
         (
             {"bridges": (Bridge(kind=BridgeKind.HOST, name="h", above=-1),)},
-            "h: hangs from bridge -1, which is not before it",
+            "h: is attached to bridge -1, which is not before it",
         ),
         (
             {"bridges": (Bridge(kind=BridgeKind.HOST, name="h", bandwidth=0),)},
             "h: bandwidth 0 bytes/s, expected at least 1",
         ),
-        ({"gpus": (Gpu(name="a", slot=Slot(above=0)),)}, "a: hangs from bridge 0, which does not exist"),
+        ({"gpus": (Gpu(name="a", slot=Slot(above=0)),)}, "a: is attached to bridge 0, which does not exist"),
         (
             {"bridges": TREE, "nics": (Nic(name="n", slot=Slot(above=3)),)},
-            "n: hangs from bridge 3, which does not exist",
+            "n: is attached to bridge 3, which does not exist",
         ),
         (
             {"bridges": TREE, "nics": (Nic(name="n", slot=Slot(above=-1)),)},
-            "n: hangs from bridge -1, which does not exist",
+            "n: is attached to bridge -1, which does not exist",
         ),
         ({"gpus": (Gpu(name="a", slot=Slot(bandwidth=0)),)}, "a: bandwidth 0 bytes/s, expected at least 1"),
         ({"nics": (Nic(name="n", bandwidth=0),)}, "n: bandwidth 0 bytes/s, expected at least 1"),
@@ -345,7 +345,7 @@ def test_boxes_of_a_model_are_wired_alike() -> None:
         ),
         (
             gpus("A", "B", "C", model="h100"),
-            "box.xml: has 3 GPUs and none of their NVLinks, and boxes of 3 h100 are not all wired alike; "
+            "box.xml: has 3 GPUs and none of their NVLinks, and boxes of 3 h100 are not all wired equally; "
             "read a file that has them, such as NCCL's own (NCCL_TOPO_DUMP_FILE), or say --gpu pcie",
         ),
         (

@@ -73,7 +73,7 @@ def test_halves_without_trunks_are_joined_and_that_is_said(tmp_path: Path) -> No
         (('name="nvml2"', 'name="x"'), "0000:42:00.0 is a board as the GPUs are, and has no GPU in it"),
         (
             ('type="OSDev" gp_index="302"', 'type="Bridge" gp_index="302"'),
-            "hangs from the PCI device 0000:42:00.0",
+            "is attached to the PCI device 0000:42:00.0",
         ),
         (("</topology>", ""), "malformed XML"),
     ],
@@ -183,7 +183,7 @@ def test_an_odd_box_object_by_object() -> None:
         (
             'name="nvml1"/>',
             'name="nvml1"/><object type="PCIDev"/>',
-            "hangs from the PCI device 0000:0b:00.0, which is no bridge",
+            "is attached to the PCI device 0000:0b:00.0, which is not a bridge",
         ),
         (
             "[1002:1111]",

@@ -345,7 +345,7 @@ LOST = "the tree's indentation is lost; give --topology"
         (
             "CPU/0\n+ PCI[1.0] - GPU/1 (0)\n             + PCI[1.0] - NIC/2\n"
             "                          + NET[1.0] - NET/0",
-            "log:3: NIC/2 hangs from what is no switch",
+            "log:3: NIC/2 is attached to something other than a switch",
         ),
         ("CPU/0\n+ PCI[0.0] - PCI/1\n+ PCI[1.0] - GPU/2 (0)", "log:2: PCI/1 has a link of no speed"),
         (pair("NVL", "0.0"), "log:1: a link between GPUs has no speed"),

@@ -176,7 +176,7 @@ def test_files_before_a_run_have_classes_only(tmp_path: Path) -> None:
     told = text.replace('class="0x030200"', 'class="0x030200" vendor="0x10de" device="0x20b0"')
     assert algbw(imported(tmp_path, told)) == Fraction(2400, 7)
     four = re.sub(r"<gpu.*?</gpu>|<nic>.*?</nic>", "", nccl_xml(), flags=re.DOTALL)
-    with pytest.raises(FormatError, match="boxes of 4 a100 are not all wired alike"):
+    with pytest.raises(FormatError, match="boxes of 4 a100 are not all wired equally"):
         imported(tmp_path, four, gpu="a100")
 
 
@@ -270,7 +270,7 @@ def test_ports_of_a_card_share_its_lanes(tmp_path: Path) -> None:
          "GPU 0000:40:00.0 has 6 links to GPU 0000:41:00.0, which has 0 to it"),
         (('tclass="0x068000"', 'tclass="switch"'), 'tclass="switch": expected a class such as 0x068000'),
         ((' tclass="0x068000"', ""), "<nvlink> lacks the attribute tclass"),
-        (("</gpu>", '</gpu><pci busid="1:1.0"/>'), "<pci> hangs from the GPU 0000:40:00.0, which"),
+        (("</gpu>", '</gpu><pci busid="1:1.0"/>'), "<pci> is attached to the GPU 0000:40:00.0, which"),
         (("</pci>", ""), "malformed XML: "),
     ],
 )  # fmt: skip

@@ -169,7 +169,7 @@ def test_a_dgx2_of_hwloc() -> None:
         ("nccl_topo_azure_ncv4_a100.xml", {}, "links of GPU 0001:00:00.0 lead to itself"),
         ("nccl_topo_aws_g5_nogpu.xml", {}, "holds no GPU"),
         ("nccl_topo_azure_ndv2_v100.xml", {}, "has no links of GPU 0001:00:00.0; name their model by --gpu"),
-        ("nccl_topo_azure_ndv2_v100.xml", {"gpu": "v100"}, "boxes of 8 v100 are not all wired alike"),
+        ("nccl_topo_azure_ndv2_v100.xml", {"gpu": "v100"}, "boxes of 8 v100 are not all wired equally"),
         (P5[0], {}, "has no links of GPU 0000:4f:00.0 (sm 90); name their model by --gpu"),
         (P5[0], {"gpu": "a100"}, "--gpu a100: GPU 0000:4f:00.0 is of another kind, sm 90"),
         (P4D[0], {"gpu": "h100"}, "--gpu h100: GPU 0000:10:1c.0 is of another kind, a100 by its PCI ident"),

@@ -268,7 +268,7 @@ KNOWN = "known are annotations, connections, description, devices, edges, instan
             "nic[0]",
             "devices[0].edges[1]: one2one joins 2 endpoints with 1",
         ),
-        (["instances"], [], "has no instances; a library of devices is no fabric"),
+        (["instances"], [], "has no instances; a library of devices is not a fabric"),
         (["instances", 1, "name"], "host", "instances[1]: 'host' is named twice"),
         (
             ["instances", 0, "count"],

@@ -240,12 +240,12 @@ CLUSTER = "p.xml:3: <cluster>"
         (
             'lat="3ns"',
             'lat="3ns" bb_bw="59Bps"',
-            f"{CLUSTER} bb_bw: a backbone of 59 B/s for hosts of 60 B/s in all is no graph",
+            f"{CLUSTER} bb_bw: a backbone of 59 B/s for hosts of 60 B/s in total is not a graph",
         ),
         (
             'lat="3ns"',
             'lat="3ns" limiter_link="4Bps" bb_bw="23Bps"',
-            f"{CLUSTER} bb_bw: a backbone of 23 B/s for hosts of 24 B/s in all is no graph",
+            f"{CLUSTER} bb_bw: a backbone of 23 B/s for hosts of 24 B/s in total is not a graph",
         ),
         ('lat="3ns"', 'lat="3ns" topology="TORUS"', f"{CLUSTER} lacks the attribute topo_parameters"),
         *(
@@ -400,7 +400,7 @@ def test_routes_of_one_link_are_links() -> None:
         ),
         ('symmetrical="NO"', "", ""),
         ('src="b" dst="a"', 'src="r" dst="b"', "10: <route> r to b has a second route"),
-        ('src="b" dst="a"', 'src="b" dst="z"', "10: <route> there is no host or router 'z'"),
+        ('src="b" dst="a"', 'src="b" dst="z"', "10: <route> unknown host or router 'z'"),
         ('<link_ctn id="one"/>', '<link_ctn id="two"/>', "10: <link_ctn> there is no link 'two'"),
         ('id="one"', 'id="mix"', "6: <link> 'mix' stands here a second time"),
         ('<host id="b"', '<host id="a"', "2: <host> 'a' stands here a second time"),

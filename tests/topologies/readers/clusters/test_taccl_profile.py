@@ -350,7 +350,7 @@ def test_dimensions_of_astra_sim_one_within_the_other() -> None:
             ("Ring, Ring", "2, 0", "1, 1", "0, 0"),
             "npus_count[1]: expected an integer from 1 to 65536, found '0'",
         ),
-        (("Ring, Ring", "1, 1", "1, 1", "0, 0"), "npus_count: one NPU is no fabric; expected at least 2"),
+        (("Ring, Ring", "1, 1", "1, 1", "0, 0"), "npus_count: one NPU is not a fabric; expected at least 2"),
         (("Ring, Ring", "2, 2", "1, x", "0, 0"), "bandwidth[1]: expected a number, found 'x'"),
         (("Ring, Ring", "2, 2", "1, 0", "0, 0"), "bandwidth[1]: expected 1 to 2**50 bytes/s, found 0"),
         (("Ring, Ring", "2, 2", "1, 1", "0, x"), "latency[1]: expected a number, found 'x'"),

@@ -74,14 +74,14 @@ def test_what_edges_say(attributes: dict[str, Any], speed: int, wait: int) -> No
         ({"bandwidth_bytes_per_s": 2**50 + 1}, "expected 1 to 2**50 bytes/s, found 1.1259e+15"),
         (
             {"bandwidth_bytes_per_s": 2**63},
-            "bandwidth_bytes_per_s '9223372036854775808'; expected a whole number below 2**63",
+            "bandwidth_bytes_per_s '9223372036854775808'; expected an integer below 2**63",
         ),
-        ({"bandwidth_bytes_per_s": 1.5}, "bandwidth_bytes_per_s '1.5'; expected a whole number below 2**63"),
+        ({"bandwidth_bytes_per_s": 1.5}, "bandwidth_bytes_per_s '1.5'; expected an integer below 2**63"),
         ({"bandwidth_bytes_per_s": True}, "bandwidth_bytes_per_s 'True'; expected a number"),
         ({"weight": "0.1"}, "expected 1 to 2**50 bytes/s, found 0.6"),
         ({"weight": "x" * 60}, f"weight '{'x' * 49}...; expected a number"),
         ({"latency": 5}, "latency '5' has no unit, as in 5us"),
-        ({"latency_ns": 2**63}, "latency_ns '9223372036854775808'; expected a whole number below 2**63"),
+        ({"latency_ns": 2**63}, "latency_ns '9223372036854775808'; expected an integer below 2**63"),
         ({"latency_ns": -1}, "latency_ns '-1'; expected a number"),
     ],
 )
@@ -139,7 +139,7 @@ def test_loops_are_one_link_and_ends_must_be_known() -> None:
     for tail, head, lost in (("z", "a", "z"), ("a", "z", "z")):
         with pytest.raises(TopologyError) as refused:
             graph().fabric("g", [GraphEdge(tail, head, {}, True, 4)])
-        assert str(refused.value) == f"4: edge {tail!r} to {head!r}: there is no node {lost!r}"
+        assert str(refused.value) == f"4: edge {tail!r} to {head!r}: unknown node {lost!r}"
 
 
 def test_graphs_have_a_largest_size(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -242,8 +242,8 @@ c c
             "a b 1B/s\nb a 1B/s",
             ":2: 'b' and 'a' stand in both orders; write # directed or # undirected first",
         ),
-        ("a b 1B/s\n# directed", ":2: # directed stands once, before all edges"),
-        ("# undirected\n# directed\na b 1B/s", ":2: # directed stands once, before all edges"),
+        ("a b 1B/s\n# directed", ":2: # directed must appear once, before all edges"),
+        ("# undirected\n# directed\na b 1B/s", ":2: # directed must appear once, before all edges"),
         ("a b 1B/s x", ":1: expected an edge, such as a b 25GB/s or a,b,25GB/s; found 'a b 1B/s x'"),
         ("a b {'weight': }", ":1: expected attributes, found \"{'weight': }\""),
         ("a b {1, 2}", ":1: expected attributes, found '{1, 2}'"),

@@ -158,10 +158,10 @@ def test_numbers_of_numpy_are_numbers() -> None:
         ({"bandwidth": 2**51}, None, "expected 1 to 2**50 bytes/s"),
         ({"weight": 0}, 1, "expected 1 to 2**50 bytes/s, found 0"),
         ({"bandwidth": 1, "latency": 5}, None, "latency '5' has no unit"),
-        ({"bandwidth": 1, "latency_ns": 0.5}, None, "expected a whole number"),
+        ({"bandwidth": 1, "latency_ns": 0.5}, None, "expected an integer"),
         ({}, 0, "bandwidth: expected at least 1 byte/s, found 0"),
         ({}, "25", "has no unit"),
-        ({}, 2.5, "or a whole number of bytes/s, found 2.5"),
+        ({}, 2.5, "or an integer of bytes/s, found 2.5"),
     ],
 )
 def test_wrong_edges_are_named(attributes: dict[str, Any], bandwidth: Any, says: str) -> None:
@@ -268,7 +268,7 @@ def test_graphml_without_arrows_can_be_undirected() -> None:
     [
         ("25GB/s", "25", "has no unit"),
         ("25GB/s", "", "edge 'a' to 'hub' has no bandwidth; say it by --bandwidth"),
-        ('target="hub"', 'target="hob"', "there is no node 'hob'"),
+        ('target="hub"', 'target="hob"', "unknown node 'hob'"),
         (' edgedefault="undirected"', "", "<graph> has no edgedefault"),
         ('<node id="a"/>', '<node id="a"/><node id="a"/>', ":7: node 'a' stands here a second time"),
         ('<node id="a"/>', '<node id="a"><graph/></node>', "within a node is not read"),
@@ -308,7 +308,7 @@ def test_edge_lists_take_their_direction_from_a_comment() -> None:
         ("# only\n", {}, "has no edge"),
         ("a b {'weight': [1,\n", {}, "expected an edge"),
         ("a b {1: 2 3}\n", {}, "expected attributes"),
-        ("a b 1GB/s\n# directed\n", {}, ":2: # directed stands once, before all edges"),
+        ("a b 1GB/s\n# directed\n", {}, ":2: # directed must appear once, before all edges"),
         ("# node a switch fast\na b 1GB/s\n", {}, "'fast' of a node is unknown"),
         ("a b 1GB/s\n# node a switch\n", {}, ":2: node 'a' stands here a second time"),
         ('"a\\qb" c 1GB/s\n', {}, "malformed name"),

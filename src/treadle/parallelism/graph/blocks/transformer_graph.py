@@ -54,7 +54,7 @@ def model_graph(model: TrainingModel, *, batch: int, sequence: int) -> ModelGrap
     shape = model.shape
     if shape is None:
         raise TreadleError(
-            f"model {model.name} is no transformer of known dimensions; expected a decoder of the zoo, a "
+            f"model {model.name} is not a transformer of known dimensions; expected a decoder of the zoo, a "
             "config.json, or a captured module"
         )
     if shape.encoder_layers:

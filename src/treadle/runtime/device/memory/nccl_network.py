@@ -117,7 +117,9 @@ class NcclNetworkMemory(PeerMemory):
             for operation in lane.operations:
                 again = [flag for flag in operation.raises if flag in raised]
                 if again or any(lanes.flags[one].purpose is FlagPurpose.ENTERED for one in operation.raises):
-                    raise ScheduleError("two operations raise a flag: a signal adds to what one has told")
+                    raise ScheduleError(
+                        "two operations raise one flag: a signal would be added to the other's"
+                    )
                 raised.update(operation.raises)
 
     def check_size(self, tables: SizedBlocks, element_bytes: int) -> None:
@@ -127,7 +129,7 @@ class NcclNetworkMemory(PeerMemory):
         largest = int(tables.operations[:, 3].max(initial=0)) * element_bytes
         if largest > slot:
             raise ScheduleError(
-                f"slices of {largest} bytes in {lanes} lanes: the outbox has {slot} bytes for each"
+                f"slices of {largest} bytes in {lanes} thread blocks: the outbox has {slot} bytes for each"
             )
 
     def launch(

@@ -81,7 +81,7 @@ def find_grid(topology: Topology, name: str) -> GridFabric:
             if grid is not None:
                 return grid
     raise ScheduleError(
-        f"{name}: {topology.name} is no mesh, torus or hypercube in row-major order without parallel links"
+        f"{name}: {topology.name} is not a mesh, torus or hypercube in row-major order without parallel links"
     )
 
 

@@ -70,7 +70,7 @@ def route_runs(
         or not np.array_equal(pairs, source * routes.n_ranks + target)
         or not np.array_equal(carried, weight * routes.n_chunks)
     ):
-        raise ScheduleError("the routes carry another all-to-all; expected just the demands of this one")
+        raise ScheduleError("the routes carry another all-to-all; expected exactly the demands of this one")
     _check_links(topology, routes)
     n_chunks, ends = _chunk_ends(routes, shard, weight, max_chunks)
     low = np.where(run_starts(shard), 0, np.append(0, ends[:-1]))

@@ -23,7 +23,7 @@ def all_nodes_in_order(topology: Topology, collective: Collective) -> Unsupporte
     """Rank i is node i, and shards are equal."""
     if collective.weights is None and collective.ranks == tuple(range(topology.n_nodes)):
         return None
-    return Unsupported("serves all nodes, in order and with equal shards; use bfb or forestcoll")
+    return Unsupported("supports only all nodes, in order and with equal shards; use bfb or forestcoll")
 
 
 WHOLE_FABRIC = (no_switches, no_forwarders, equal_shards, all_nodes_in_order)
@@ -72,7 +72,7 @@ def check_collective(
 ) -> None:
     """ScheduleError unless the collective is of one of `kinds`, on all nodes of a fabric without switches."""
     if collective.kind not in kinds:
-        raise ScheduleError(f"{name}: serves {', '.join(kinds)}, not {collective.kind}")
+        raise ScheduleError(f"{name}: supports only {', '.join(kinds)}, not {collective.kind}")
     if topology.switches.size:
         raise ScheduleError(f"{name}: {topology.name} has switches; expected compute nodes only")
     if (refusal := all_nodes_in_order(topology, collective)) is not None:

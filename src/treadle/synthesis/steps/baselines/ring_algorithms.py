@@ -158,7 +158,7 @@ def _bfb_ring_allgather(topology: Topology) -> Steps:
             waiting.setdefault(ring.offset, []).append(ring)
     if any(waiting.values()):
         raise ScheduleError(
-            f"shifted-bfb-ring: some ring of {topology.name} has no ring the other way; use bfb"
+            f"shifted-bfb-ring: some ring of {topology.name} has no ring in the opposite direction; use bfb"
         )
     check_sends("shifted-bfb-ring", topology, len(pairs))
 

@@ -145,7 +145,7 @@ def _steps_of(value: Any, topology: Topology, direction: Direction) -> Steps:
     # Links are named by their ends: a catalogue may number them as it likes.
     numbers = {pair: link for link, pair in enumerate(ends)}
     if len(numbers) != len(ends):
-        raise ValueError("the graph has parallel links, which ends do not tell apart")
+        raise ValueError("the graph has parallel links, which their ends do not distinguish")
     if sorted(map(list, ends)) != sorted(value["arcs"]):
         raise ValueError(f"its arcs are not those of {topology.name}")
     sends: list[Send] = [

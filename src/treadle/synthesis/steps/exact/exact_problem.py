@@ -78,7 +78,7 @@ class ExactProblem:
 
     def __post_init__(self) -> None:
         if not self.homes or any(not 0 <= home < self.n_nodes for home in self.homes):
-            raise ScheduleError(f"exact synthesis: homes must be ranks from 0 to {self.n_nodes - 1}")
+            raise ScheduleError(f"exact synthesis: shard owners must be ranks from 0 to {self.n_nodes - 1}")
         if not 1 <= self.chunks <= 2**16:
             raise ScheduleError(f"exact synthesis: chunks must be 1 to 65536, found {self.chunks}")
         rounds = self.rounds

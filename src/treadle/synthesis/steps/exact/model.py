@@ -120,5 +120,5 @@ def solve(problem: Mapping[str, Any], *, time_limit_s: float) -> dict[str, Any]:
     elif status == cp_model.UNKNOWN:
         answer["status"] = "unknown"
     else:
-        raise RuntimeError(f"CP-SAT refused the model: {cp.validate()}")
+        raise RuntimeError(f"CP-SAT rejected the model: {cp.validate()}")
     return answer

@@ -44,7 +44,9 @@ def obstruction_of(
     """
     inside = set(nodes)
     if any(problem.homes[shard] in inside for shard in shards):
-        raise ScheduleError("obstruction: a shard is at home among the nodes that it has to enter")
+        raise ScheduleError(
+            "obstruction: the owner of a shard is among the nodes that the shard has to enter"
+        )
     nearest = problem.distances[[problem.homes[shard] for shard in shards]].min(axis=0)
     supply = 0
     for tail, head, capacity in zip(problem.tails, problem.heads, problem.capacity, strict=True):

@@ -100,7 +100,7 @@ def pack_fabric_trees(
     search = _TreeMaster(network, seed)
     lengths = _hint_lengths(network, hint)
     if not search.add(search.candidates(lengths)):
-        raise InfeasibleError("allreduce: the ranks are not connected by links that run both ways")
+        raise InfeasibleError("allreduce: the ranks are not connected by bidirectional links")
     try:
         _price_in_floats(search, lengths, target)
         return _price_exactly(search, target)

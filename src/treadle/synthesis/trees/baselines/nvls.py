@@ -37,7 +37,7 @@ def a_switch_of_all_ranks_that_copies_and_adds(
         CollectiveKind.REDUCE_SCATTER: "adds up",
     }.get(collective.kind, "copies and adds up")
     example = "as in 'dgx_h100(1, nvls=True)'"
-    return Unsupported(f"expected a switch that {what} for ranks that ask and joins all of them, {example}")
+    return Unsupported(f"expected a GPU-initiated switch that {what} and joins all ranks, {example}")
 
 
 def three_ranks(_: Topology, collective: Collective) -> Unsupported | None:

@@ -100,7 +100,9 @@ class BoundedHeightLp:
         """Shares of the time and of the trees, prices of links, and what each root's data are worth."""
         found, m = self._lp.optimum(), len(self.bandwidths)
         if found is None:
-            raise InfeasibleError(f"{self.problem.topology.name}: the program of low trees has no optimum")
+            raise InfeasibleError(
+                f"{self.problem.topology.name}: the LP of trees of bounded height has no optimum"
+            )
         values, duals = found
         return values, np.maximum(duals[:m], 0.0), duals[m:]
 

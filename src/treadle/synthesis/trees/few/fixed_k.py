@@ -109,7 +109,8 @@ def within_height(
         boxes = find_boxes(topology, gather)
         if len(boxes) == 1 or max(map(len, boxes)) > MOST_RANKS:
             raise ScheduleError(
-                f"{_NAME}: trees of a height are for up to {MOST_RANKS} ranks, or so many in a box; found "
+                f"{_NAME}: trees of bounded height are limited to {MOST_RANKS} ranks, or as many in a box; "
+                "found "
                 f"{gather.n_ranks} in {len(boxes)}; leave out --height"
             )
         specs = trees_across(topology, gather, boxes, trees_per_root=trees, height=height)

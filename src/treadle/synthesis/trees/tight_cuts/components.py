@@ -138,7 +138,7 @@ def split_layers(problem: Instance, family: Family) -> Split | Unsupported:
         return Unsupported("ranks are joined unequally")
     in_box = (family.innermost[problem.tails] > 0) | (family.innermost[problem.heads] > 0)
     if np.any(crosses & in_box & (is_rank[problem.tails] == is_rank[problem.heads])):
-        return Unsupported("links across a box's border do not all join a rank and a switch outside")
+        return Unsupported("links across a box's boundary do not all join a rank and a switch outside")
     box_of = family.innermost[problem.terminals].astype(np.int64) - 1
     sizes = np.bincount(box_of, minlength=family.n_sets - 1)
     boxes = _Boxes(box_of, sizes, int(sides[0][0]), int(sides[2][0]))
@@ -265,7 +265,7 @@ def _split_at(
             for ends in (problem.heads, problem.tails)
         )
         if np.any(into != out):
-            return Unsupported("too few trees to balance the switches of each layer")
+            return Unsupported("not enough trees to balance the switches of each component")
         parts.append(Part(row[0], capacities, family.without(np.append(False, boxes.sizes > kind)), parent))
     return Split(scale, trees, tuple(parts))
 

@@ -210,7 +210,7 @@ def _of_shares(
         return _two_phases(topology, collective, weights, replace(budget, dyadic_loss=Fraction(0)), lower)
     most = budget.max_trees * len(weights) // sum(weights)
     if not most:
-        return Unsupported("fewer trees than the shards ask for")
+        return Unsupported("not enough trees for the shards")
     return _two_phases(topology, collective, weights, TreeBudget(max_trees=most), lower)
 
 

@@ -174,7 +174,8 @@ def _solve_kinds(
             if isinstance(refused, InfeasibleSubproblem):
                 return refused
             return Unsupported(
-                f"the outermost piece of {local.n_children} children has no closed form ({formula})"
+                f"the outermost subproblem of {local.n_children} children has no direct construction "
+                f"({formula})"
             )
         table = solve_table(local, _gateways(cutting, 0, solved), steps)
         solved[kind], packers[kind] = table.piece, table.packer
@@ -194,7 +195,7 @@ def _refused(
         trees = int(local.native.sum()) // max(1, int(np.gcd.reduce(local.native)))
         # stars are one row for each child, however many unit trees there are
         if local.n_children * trees > _MOST_CELLS and star_trees(local) is None:
-            return Unsupported(f"a piece of {local.n_children} children is too large for a table")
+            return Unsupported(f"a subproblem of {local.n_children} children is too large for a table")
         nodes = violated_cut(local)
         if nodes is not None:
             violated.append(_infeasible(problem, family, cutting, number, nodes))

@@ -190,7 +190,7 @@ def _attempts(
         dropped = mask_of(known.family.n_sets, np.concatenate([each.blamed for each in built.all]))
         dropped[0] = False
         if not dropped.any():
-            return Unsupported(f"a piece has no forest: {built.reason}")
+            return Unsupported(f"a subproblem has no forest: {built.reason}")
         return replace(known, family=known.family.without(dropped))
     return Unsupported("no number of trees in reach attains the optimum")
 

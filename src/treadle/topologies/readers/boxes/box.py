@@ -237,14 +237,14 @@ class Box:
         for number, bridge in enumerate(self.bridges):
             if bridge.above is not None and not 0 <= bridge.above < number:
                 raise TopologyError(
-                    f"{bridge.name}: hangs from bridge {bridge.above}, which is not before it"
+                    f"{bridge.name}: is attached to bridge {bridge.above}, which is not before it"
                 )
             _check_bandwidth(bridge.name, bridge.bandwidth)
         devices: tuple[Gpu | Nic, ...] = (*self.gpus, *self.nics)
         for device in devices:
             above = device.slot.above
             if above is not None and not 0 <= above < len(self.bridges):
-                raise TopologyError(f"{device.name}: hangs from bridge {above}, which does not exist")
+                raise TopologyError(f"{device.name}: is attached to bridge {above}, which does not exist")
             _check_bandwidth(device.name, device.slot.bandwidth)
         for nic in self.nics:
             _check_bandwidth(nic.name, nic.bandwidth)

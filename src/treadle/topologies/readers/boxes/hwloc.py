@@ -131,7 +131,7 @@ class _Reader(BoxReader):
         inside = list(_objects(element))
         for child in inside:
             if child.get("type") not in ("OSDev", "Misc"):
-                raise self.error(child, f"hangs from the PCI device {bus_id}, which is no bridge")
+                raise self.error(child, f"is attached to the PCI device {bus_id}, which is not a bridge")
         for child in inside:
             self._check_index(child)
         names = [child.get("name", "") for child in inside]

@@ -158,7 +158,7 @@ def read_system(
             return Slot()
         name = f"{node.kind}/{node.id}"
         if node.above not in bridge_of:
-            raise log.error(f"{name} hangs from what is no switch", line=node.line)
+            raise log.error(f"{name} is attached to something other than a switch", line=node.line)
         if not node.speed:
             raise log.error(f"{name} has a link of no speed", line=node.line)
         bandwidth = int(node.speed * (_PCIE if is_nominal else 1) * GB_PER_S)

@@ -200,7 +200,7 @@ class _Reader(BoxReader):
         if len(gpus) > 1:
             raise self.error(gpus[1], f"is the second of {bus_id}; one rank for each GPU is read")
         if gpus and inner:
-            raise self.error(inner[0], f"hangs from the GPU {bus_id}, which has no bridge")
+            raise self.error(inner[0], f"is attached to the GPU {bus_id}, which has no bridge")
         if gpus or (not nics and kind.startswith(("0x03", "0x12"))):
             self.once(element, "busid", bus_id, host)
             name = f"GPU {bus_id}{_of_machine(host)}"

@@ -354,7 +354,7 @@ def _join(
             rails = int(network.removeprefix("rails:"))
         if not 1 <= rails <= len(speeds):
             raise source.error(
-                f"--network {network}: a box has {len(speeds)} NICs, expected 1 to so many rails"
+                f"--network {network}: a box has {len(speeds)} NICs, expected 1 to {len(speeds)} rails"
             )
         switches = [builder.switch(f"ib{rail}") for rail in range(rails)]
         for names in ports:

@@ -190,7 +190,9 @@ def _link_counts(source: SourceFile, matrix: _Matrix) -> dict[tuple[int, int], i
         for other, other_gpu in enumerate(matrix.gpus):
             back = matrix.rows[other][one]
             if row[other] != back:
-                raise source.error(f"{gpu} to {other_gpu} is {row[other]}, the other way {back}", line=line)
+                raise source.error(
+                    f"{gpu} to {other_gpu} is {row[other]}, but {back} in the opposite direction", line=line
+                )
             match = _CELL.fullmatch(row[other])
             if match is not None and match[1] is not None:
                 if int(match[1]) < 1:

@@ -249,7 +249,7 @@ def _from_models(source: SourceFile, gpus: Sequence[Gpu], options: ImportOptions
         return Wired(word=word)
     if n not in model.boxes:
         raise source.error(
-            f"has {n} GPUs and none of their {word}s, and boxes of {n} {name} are not all wired alike; "
+            f"has {n} GPUs and none of their {word}s, and boxes of {n} {name} are not all wired equally; "
             f"read a file that has them, such as NCCL's own (NCCL_TOPO_DUMP_FILE), or say --gpu pcie"
         )
     speed = model.kind.speed(options.links or LinkSpeeds.NOMINAL)

@@ -43,7 +43,7 @@ def read(source: SourceFile, options: ImportOptions) -> Imported:
         switches += total // count if block == "Switch" else 0
     check_import_size(source, nodes=total + switches, links=links)
     if total < 2:
-        raise source.error("npus_count: one NPU is no fabric; expected at least 2")
+        raise source.error("npus_count: one NPU is not a fabric; expected at least 2")
     for npu in range(total):
         builder.compute(f"npu{npu}")
     rounded = []

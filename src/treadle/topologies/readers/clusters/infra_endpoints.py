@@ -108,7 +108,7 @@ def read_infrastructure(source: SourceFile, document: Any) -> Infrastructure:
             raise source.error(f"{place}: device {format_value(device.name)} is described twice")
     rows = words.rows(body, "instances")
     if not rows:
-        raise source.error("has no instances; a library of devices is no fabric")
+        raise source.error("has no instances; a library of devices is not a fabric")
     links = _links(words, body)
     dotted = [_dotted(words, text, place) for place, text in words.rows(body, "connections")]
     instances: dict[str, tuple[str, int]] = {}

@@ -175,7 +175,7 @@ def _take_routes(
         tail, head = (words.choice(route, key) for key in _ROUTES[route.tag])
         for end in (tail, head):
             if end not in kinds:
-                raise words.error(route, f"there is no host or router {format_value(end)}")
+                raise words.error(route, f"unknown host or router {format_value(end)}")
         if tail == head:
             continue  # within a host
         crossed = list(route.iter("link_ctn"))
@@ -287,7 +287,7 @@ def _flat(cluster: _Cluster) -> str:
         all_hosts = len(cluster.hosts) * cluster.host_bandwidth
         if backbone < all_hosts:
             one, other = map(format_link_bandwidth, (backbone, all_hosts))
-            raise cluster.wrong(f"bb_bw: a backbone of {one} for hosts of {other} in all is no graph")
+            raise cluster.wrong(f"bb_bw: a backbone of {one} for hosts of {other} in total is not a graph")
     for host in cluster.hosts:
         cluster.builder.compute(host)
     crossbar = cluster.builder.switch("crossbar")

@@ -100,7 +100,7 @@ class AttributedGraph:
                 )
             for end in (edge.tail, edge.head):
                 if end not in self.nodes:
-                    raise self.error(f"{edge.location}: there is no node {format_value(end)}", edge.line)
+                    raise self.error(f"{edge.location}: unknown node {format_value(end)}", edge.line)
             add = builder.duplex if edge.both_ways and edge.tail != edge.head else builder.link
             add(edge.tail, edge.head, *self._known_figures(edge))
         if all(attributes.get("kind", "compute") != "compute" for attributes in self.nodes.values()):
@@ -164,7 +164,7 @@ class AttributedGraph:
             if number.denominator != 1:
                 raise self.error(
                     f"{edge.location}: bandwidth {format_value(value)}; expected an integer of bytes/s, or a "
-                    f"text with a unit, such as {float(number):g}GB/s",
+                    f"string with a unit, such as {float(number):g}GB/s",
                     edge.line,
                 )
             return self._bounded(edge, number)
@@ -214,7 +214,5 @@ class AttributedGraph:
     def _whole(self, place: str, key: str, value: Any, line: int | None = None) -> int:
         number = self._number(place, key, value, line)
         if number.denominator != 1 or number >= 2**63:
-            raise self.error(
-                f"{place}: {key} {format_value(value)}; expected a whole number below 2**63", line
-            )
+            raise self.error(f"{place}: {key} {format_value(value)}; expected an integer below 2**63", line)
         return int(number)

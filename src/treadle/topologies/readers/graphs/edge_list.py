@@ -159,7 +159,7 @@ class _Lines:
         direction, node, title = (pattern.fullmatch(text) for pattern in (_DIRECTION, _NODE, _TITLE))
         if direction is not None:
             if started or self.directed is not None:
-                raise self._source.error(f"# {direction[1]} stands once, before all edges", line)
+                raise self._source.error(f"# {direction[1]} must appear once, before all edges", line)
             self.directed = direction[1] == "directed"
         elif title is not None:
             self.name = title[1] if title[1].isprintable() else ""

@@ -227,17 +227,21 @@ def test_children_that_cannot_share_planes(monkeypatch: pytest.MonkeyPatch) -> N
     near = np.stack([sent // 2, sent // 2])
     found = plane_tables(out, into, sent, near)
     assert isinstance(found, Unsupported)
-    assert str(found) == "its planes serve the children unequally, and there is no direct forest"
+    assert str(found) == "its planes carry unequal bandwidth to the children, and there is no direct forest"
     three = plane_tables(
         np.pad(out, ((0, 0), (0, 1))), np.pad(into, ((0, 0), (0, 1))), sent, np.stack([*near, sent * 0])
     )
     assert isinstance(three, Unsupported)
-    assert str(three) == "its planes serve the children unequally, and peeling them one by one fails"
+    assert (
+        str(three) == "its planes carry unequal bandwidth to the children, and peeling them one by one fails"
+    )
     monkeypatch.setattr(module, "MOST_VISITS", 0)
     half = np.array([[1, 1], [1, 1], [1, 1]])
     slow = plane_tables(half, half, sent, np.zeros((2, 3, 3), dtype=np.int64))
     assert isinstance(slow, Unsupported)
-    assert str(slow) == "its planes serve the children unequally, and searches of paths take too long"
+    assert (
+        str(slow) == "its planes carry unequal bandwidth to the children, and searches of paths take too long"
+    )
 
 
 def test_stars_of_children_with_trees() -> None:

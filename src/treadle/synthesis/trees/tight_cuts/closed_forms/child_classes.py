@@ -76,7 +76,7 @@ def spread_on_planes(
     leaving, entering = np.flatnonzero((tail >= 0) & (head < 0)), np.flatnonzero((tail < 0) & (head >= 0))
     planes = np.unique(np.concatenate([problem.heads[leaving], problem.tails[entering]]))
     if len(planes) < 2 or len(planes) * len(units) > len(leaving) + len(entering):
-        return Unsupported("there is one plane, or many planes serve few children")
+        return Unsupported("there is one plane, or many planes for few children")
     sides, sums = [], []
     for links, near, far in ((leaving, tail, problem.heads), (entering, head, problem.tails)):
         plane = np.searchsorted(planes, far[links])
@@ -88,7 +88,7 @@ def spread_on_planes(
     if isinstance(shares, Unsupported):
         return shares
     if len(shares.class_units) == 1:
-        return Unsupported("its children are all alike")  # circulant trees need no room to spare
+        return Unsupported("its children are all equivalent")  # circulant trees need no room to spare
     lowered = capacities.copy()
     lowered[(tail < 0) & (head < 0)] = 0
     for (links, owner, plane), total, used in zip(sides, sums, shares.sums(), strict=True):
@@ -126,16 +126,16 @@ def _balance(
         links = np.flatnonzero(mask)
         links = links[np.argsort(node[links], kind="stable")]
         if not np.array_equal(node[links], cards):
-            return Unsupported("a relay at the border of a child has several links")
+            return Unsupported("a relay at the boundary of a child has several links")
         columns.append(links)
     exits, entries, up, down = columns
     for inside, across in ((up, exits), (down, entries)):
         if np.any(lowered[across] > whole[inside]):
-            return Unsupported("a relay at the border of a child has less capacity within")
+            return Unsupported("a relay at the boundary of a child has less capacity within")
         lowered[inside] = lowered[across]
     behind = ~(is_rank[tails[up]] & is_rank[heads[down]])
     if np.any(behind & (lowered[up] != lowered[down])):
-        return Unsupported("a relay at the border of a child has another relay behind it")
+        return Unsupported("a relay at the boundary of a child has another relay behind it")
     return None
 
 

@@ -63,7 +63,7 @@ def circulant_trees(
             n * len(planes) > len(runs.owner)
             or np.ptp(sums_of((n, len(planes)), (runs.owner, place.ravel()), runs.units), axis=0).any()
         ):
-            return Unsupported("its planes serve the children unequally")
+            return Unsupported("its planes carry unequal bandwidth to the children")
     out, block = _near_first(out, cutting, solved, n - 1, block)
     for plane_first in (False, True):
         context().report("units of equal children", int(plane_first), 2)
@@ -71,7 +71,7 @@ def circulant_trees(
         steps = {step for table in tables for step in table[3]}
         if len(steps) == 1:
             return CirculantTrees(n, native, block, **side_tables(*(table[:3] for table in tables)))
-    return Unsupported("its planes serve the children unequally")
+    return Unsupported("its planes carry unequal bandwidth to the children")
 
 
 def _near_first(

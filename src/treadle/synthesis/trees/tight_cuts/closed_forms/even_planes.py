@@ -36,7 +36,7 @@ def relay_planes(
     """
     n = piece.n_children
     if piece.has_outside or n < 2:
-        return Unsupported("it is not the outermost piece")
+        return Unsupported("it is not the outermost subproblem")
     if np.any((piece.tails < n) & (piece.heads < n)):
         return Unsupported("some links join two children")
     runs = [boundary_runs(piece, cutting, solved, leaving=leaving) for leaving in (True, False)]
@@ -52,7 +52,7 @@ def relay_planes(
         or np.any(trees < 0)
         or np.any(out < trees)
     ):
-        return Unsupported("its planes do not serve all children in the same shares")
+        return Unsupported("its planes do not give all children the same proportions")
     if int(piece.native.sum()) > MOST_PLACES:
         return Unsupported(f"{int(piece.native.sum())} trees are too many to list the plane of each")
     block = int(np.gcd.reduce(np.concatenate([[block], trees.ravel()])))

@@ -37,7 +37,7 @@ def relay_trees(
     """
     n = piece.n_children
     if piece.has_outside or n < 2:
-        return Unsupported("it is not the outermost piece")
+        return Unsupported("it is not the outermost subproblem")
     if np.any((piece.tails < n) == (piece.heads < n)):
         return Unsupported("its links do not all join a child and a relay")
     if len(np.unique(np.maximum(piece.tails, piece.heads))) != 1:

@@ -86,7 +86,7 @@ def plane_allocation(
     _, group = np.unique(keys, axis=0, return_inverse=True)
     parts = _AlikeChildren(group.ravel().astype(np.int32), out, into, native, changes)
     if n * parts.n * planes > MOST_SHARES:
-        return Unsupported("too many of its children are served unequally by planes")
+        return Unsupported("too many of its children get unequal bandwidth from the planes")
     context().report("planes shared by children", 0, planes)
     fitted = _fitted(parts)
     even = EvenAllocation(parts.group, _rounded(parts, fitted))
@@ -94,7 +94,7 @@ def plane_allocation(
     if found is None and planes * n * n <= MOST_CELLS:
         return _in_full(parts, even)
     return found or Unsupported(
-        "its planes serve the children unequally, and few moves of units do not suffice"
+        "its planes carry unequal bandwidth to the children, and few moves of units do not suffice"
     )
 
 

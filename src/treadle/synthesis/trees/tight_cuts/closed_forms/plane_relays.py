@@ -62,7 +62,7 @@ def deliveries(blocks: Int64Array, exits: Int64Array, meets: Meetings) -> Delive
     root, block, child, by = np.concatenate([apart, spread], axis=1)
     keys = (root * n + child) * most + block
     if len(np.unique(keys)) < len(keys) or np.isin((root * n + by) * most + block, keys).any():
-        return Unsupported("deliveries by others stand in each other's way")
+        return Unsupported("deliveries through other ranks collide")
     order = np.argsort(keys)
     root, child, by = (row[order].astype(np.int32) for row in (root, child, by))
     return Deliveries(root, block[order], child, by)

@@ -53,7 +53,7 @@ def plane_tables(
         if not is_full:
             known = "there is no direct forest" if planes == 2 else "peeling them one by one fails"
             known = "searches of paths take too long" if is_full is None else known
-            return Unsupported(f"its planes serve the children unequally, and {known}")
+            return Unsupported(f"its planes carry unequal bandwidth to the children, and {known}")
         tables[plane] = table
         room = room - table
     tables[-1] = room

@@ -63,7 +63,7 @@ def relayed_stars(
     """
     n = piece.n_children
     if piece.has_outside or n < 3:
-        return Unsupported("it is not the outermost piece of several children")
+        return Unsupported("it is not the outermost subproblem with several children")
     if np.any((piece.tails < n) & (piece.heads < n)):
         return Unsupported("some links join two children")
     groups = tree_groups(cutting, solved, piece.native, 1)

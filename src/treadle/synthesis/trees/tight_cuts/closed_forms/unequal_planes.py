@@ -44,7 +44,7 @@ def plane_trees(
     """
     n = piece.n_children
     if piece.has_outside or n < 2:
-        return Unsupported("it is not the outermost piece")
+        return Unsupported("it is not the outermost subproblem")
     values, counts = np.unique(piece.native, return_counts=True)
     trees = int(values[np.argmax(counts)])
     if not trees or n - counts.max() > n // _MOST_UNUSUAL:
