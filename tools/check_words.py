@@ -16,7 +16,9 @@ SURFACES = ("docs", "docstring", "message", "name", "fragment")
 NOT_PROSE = re.compile(
     r"``.*?``|`[^`\n]*`|https?://\S+|\]\([^)]*\)|<!--.*?-->|\b[A-Z][A-Z0-9]*_[A-Z0-9_*]+\b"  # code, links, variables
     r"|“[^”]*”|\"[^\"\n]*\"|\{[^{}]*\}|--[a-z-]+"  # quotations, format fields, options
+    r"|^\s*\*{0,2}\w+(?:, \*{0,2}\w+)* : "  # names of parameters in docstrings
 )
+IDENTIFIER = re.compile(r"[A-Za-z][\w-]*")  # a JSON key or the name of an option
 
 
 def doc_lines(path):
@@ -60,7 +62,7 @@ def python_texts(path):
             called is not node or getattr(called.func, "id", "") in ("Refusal", "Unsupported")
         )
         for item in [node] if "cli" in path.parts else called.args if is_error else []:
-            if id(item) not in seen and (text := text_of(item)):
+            if id(item) not in seen and (text := text_of(item)) and not IDENTIFIER.fullmatch(text):
                 yield "message", item.lineno, text
 
 

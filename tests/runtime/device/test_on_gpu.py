@@ -149,8 +149,8 @@ def test_what_a_gpu_says(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ScheduleError) as refused:
         machine.launch(job, (1, 2, 3), 77, 4)
     assert str(refused.value) == (
-        "3 blocks of 512 threads on the GPU: a \ufffd GPU; all must be resident together: use fewer --lanes or "
-        "threads"
+        "3 blocks of 512 threads on the GPU: a \ufffd GPU; all must be resident together: use fewer --lanes "
+        "or threads"
     )
     for call in (lambda: BlockGpu(lanes, threads=1), on_gpu.gpu_name, lambda: on_gpu.copy_bandwidth(1)):
         with pytest.raises(MissingDependencyError) as missing:

@@ -65,7 +65,7 @@ def lower_to_blocks(
         that little passes.
     """
     if not 1 <= lanes <= MOST_LANES:
-        raise ScheduleError(f"lanes: expected 1 to {MOST_LANES}, found {lanes}")
+        raise ScheduleError(f"--lanes: expected 1 to {MOST_LANES}, found {lanes}")
     program, bounds, graph, groups = _graph(program, protocol, lanes, switches, switch_sums, reached)
     writer = _Writer(graph, protocol)
     averages = averages and program.kind.reduces

@@ -212,7 +212,7 @@ def route_schedule(source: ForeignSchedule, problem: Problem, *, name: str = "")
     open_input(path).close()  # says what is wrong with a place that cannot be read
     if is_plan_file(path):
         return _of_plan(load_plan(path), problem, name or path.name)
-    return route_file_text(read_schedule_file(path, root=problem.collective.root or 0), problem, name=name)
+    return route_parsed_file(read_schedule_file(path, root=problem.collective.root or 0), problem, name=name)
 
 
 def route_schedules(sources: Sequence[ForeignSchedule], problem: Problem) -> list[PlacedSchedule]:
@@ -345,7 +345,7 @@ def read_schedule_file(path: Path, *, root: int = 0) -> ScheduleFile:
     return ScheduleFile(path.name, record, data, terms, record.interpreted([data], terms))
 
 
-def route_file_text(text: ScheduleFile, problem: Problem, *, name: str = "") -> PlacedSchedule:
+def route_parsed_file(text: ScheduleFile, problem: Problem, *, name: str = "") -> PlacedSchedule:
     """Route a file on a fabric; see `route_schedule`."""
     name, form, collective = name or text.name, text.record.name, problem.collective
     if collective.groups is not None:
@@ -402,7 +402,7 @@ def route_file(
         )
     kind = text.kind
     problem = make_problem(topology, kind, root=root if kind.is_rooted else None)
-    placed = route_file_text(text, problem)
+    placed = route_parsed_file(text, problem)
     if not placed.report.is_ok:
         return placed
     with under(Context(progress)):

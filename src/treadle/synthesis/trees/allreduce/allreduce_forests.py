@@ -198,7 +198,7 @@ def _preferred(builder: _Builder, phases: _Made | None, limits: UnitLimits) -> _
         # with fewer trees than ranks, roots are uneven, and trees higher
         least_exponent = (builder.collective.n_ranks - 1).bit_length()
         numbers = [2**exponent for exponent in range(least_exponent, 1 + (most - 1).bit_length())]
-        made = builder.whole(Goal(numbers, above, is_fewest=True))
+        made = builder.integral_trees(Goal(numbers, above, is_fewest=True))
         return made if is_good(made) else None
 
     if is_good(phases):
@@ -214,7 +214,7 @@ def _best(builder: _Builder, phases: _Made | None, limits: UnitLimits | None) ->
     best = phases
     if limits is not None and (best is None or best.algbw < builder.reachable):
         numbers = [limits.most] if limits.is_fixed else range(1, limits.most + 1)
-        best = builder.whole(Goal(numbers, best.algbw if best else Fraction(0))) or best
+        best = builder.integral_trees(Goal(numbers, best.algbw if best else Fraction(0))) or best
     if best is not None and (best.algbw == builder.bound or (limits is not None and limits.is_fixed)):
         return best
 
@@ -282,7 +282,7 @@ class _Builder:
             if schedule is not None and allows(schedule.total_units):
                 yield _Made(algbw_of(self.topology, schedule), schedule, construction)
 
-    def whole(self, goal: Goal) -> _Made | None:
+    def integral_trees(self, goal: Goal) -> _Made | None:
         """Whole trees that reach the goal, which is in bytes/s; none where they would ask for operations."""
         analysis = self.analysis
         if self.pack is None or not analysis.setting.is_exact or analysis.setting_network.groups:
