@@ -1,4 +1,4 @@
-"""Independent pieces of work - sources, pairs, algorithms - on the workers that joblib is configured for.
+"""Independent tasks - sources, pairs, algorithms - on the workers that joblib is configured for.
 
 Without a configuration everything runs in the caller's thread. `joblib.parallel_config(n_jobs=4)` gives
 threads, `parallel_config("loky", n_jobs=4)` processes, `parallel_config("dask", client=...)` a cluster.
@@ -23,7 +23,7 @@ from treadle.context import UNLIMITED, TimeLimitError, context, under
 Result = TypeVar("Result")
 
 _PIECES = 3
-"""Pieces for each worker: the last ones to finish keep the others waiting for less."""
+"""Tasks for each worker: the last ones to finish keep the others waiting for less."""
 
 
 def runs_apart() -> bool:
@@ -55,16 +55,16 @@ def core_threads(most: int) -> int:
 
 
 def spans(count: int, *, least: int, native: bool = True) -> list[slice]:
-    """Cut `count` items into pieces, one after the other, that keep all workers busy.
+    """Split `count` items into consecutive tasks that keep all workers busy.
 
     Parameters
     ----------
     count : int
     least : int
-        Items of a piece below which handing them over costs more than it saves.
+        Items of a task below which handing them over costs more than it saves.
     native : bool
         Whether most of the work releases the interpreter's lock. If not, threads would only get into each
-        other's way, and there is but one piece unless workers are processes.
+        other's way, and one task is made unless workers are processes.
 
     Examples
     --------
@@ -181,7 +181,7 @@ def _shares_memory() -> bool:
 
 
 def _alone(function: Callable[..., Result], *block: Any) -> Result:
-    """A task: what it calls must not ask for workers again."""
+    """Run a task, whose calls must not use workers again."""
     from joblib import parallel_config
 
     with parallel_config(backend="sequential"), under(UNLIMITED):
@@ -191,7 +191,7 @@ def _alone(function: Callable[..., Result], *block: Any) -> Result:
 class _Gate:
     """Lets tasks of this process in until it is shut, and knows when the last one has left.
 
-    An interpreter that exits while a thread is inside a native solver may abort.
+    An interpreter that ends while a thread is inside a native solver may abort.
     """
 
     def __init__(self) -> None:
@@ -200,7 +200,7 @@ class _Gate:
         self._is_shut = False
 
     def run(self, function: Callable[..., Result], *block: Any) -> Result:
-        """The task; TimeLimitError, which nobody sees, if it comes too late."""
+        """Run the task; TimeLimitError, which is discarded, if it starts too late."""
         with self._changed:
             if self._is_shut:
                 raise TimeLimitError("too late")
@@ -213,7 +213,7 @@ class _Gate:
                 self._changed.notify_all()
 
     def shut(self) -> None:
-        """Let nobody in any more and wait for those inside, through any further Ctrl-C."""
+        """Start no more tasks and wait for the running ones, through any further Ctrl-C."""
         with self._changed:
             self._is_shut = True
             while self._running:

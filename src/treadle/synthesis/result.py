@@ -25,7 +25,7 @@ class Bound:
     ----------
     algbw : Fraction
         Bytes/s.
-    witness : Witness
+    witness : Certificate
     is_tight : bool
         Some schedule attains it.
     model : str
@@ -92,13 +92,13 @@ class Result:
     packer, packing : str and tuple of PackingAttempt, optional
         The packer of ForestColl's trees, and the outcome of the other packers.
     height_bound : int, optional
-        No spanning tree is lower, in hops from compute node to compute node.
+        Lower bound on the height of spanning trees, in hops from compute node to compute node.
     decomposition : str
         The subproblems that tight cuts made of the fabric, or why there are none; "" where none were sought.
     alternatives : tuple of Alternative
         Other numbers of trees that the notes name, and what they lose.
     groups : GroupOptimum, optional
-        Of several groups at once: both sides of their optimum.
+        For concurrent groups: both sides of their optimum.
     rs_ag : Fraction, optional
         Most that reduce-scatters and then allgathers reach of an allreduce (in groups), bytes/s.
     """

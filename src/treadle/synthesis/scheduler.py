@@ -25,7 +25,7 @@ from treadle.topologies.transforms.host_cards import without_cards
 from treadle.unsupported import Unsupported
 
 Need = Callable[[Topology, Collective], Unsupported | None]
-"""What must hold of a problem, named by what it asks for: ``no_switches``; why it does not hold, or None."""
+"""A requirement, named by what it demands: ``no_switches``; returns why it is not met, or None."""
 
 OptionSets = Sequence[Mapping[str, object]]
 
@@ -41,7 +41,7 @@ _HOME = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 
 class Comparing(StrEnum):
-    """When `compare` runs a scheduler that nobody named."""
+    """When `compare` runs a scheduler by default."""
 
     ALWAYS = "always"
     SMALL = "up to 64 ranks"
@@ -66,17 +66,17 @@ class Scheduler:
     form : ScheduleForm
         Of its schedules.
     collectives : tuple of CollectiveKind
-        Which it serves.
+        Supported collectives.
     function : callable or str
-        ``function(topology, collective)``, with the options that it heeds by keyword where they were asked
-        for; returns a schedule of `form`, raises ScheduleError or InfeasibleError where it cannot serve the
+        ``function(topology, collective)``, with the supported options as keywords where they were given
+        ; returns a schedule of `form`, raises ScheduleError or InfeasibleError if it does not support the
         problem. A parameter called ``watch`` gets the running context (`treadle.context.Context`), one called
         ``bound`` the bound if it is known already. As text: ``package.module:name``.
     needs : tuple of callable or str
         What must hold besides, as text like `function`. Not all that a function rejects can be found without
         running it.
     options : tuple of str
-        Fields of its form's options that it heeds.
+        Supported fields of its form's options.
     source : str
         Paper and section.
     origin : str
@@ -85,7 +85,7 @@ class Scheduler:
     is_peer : bool
         The algorithm of another project, as its paper and its public code have it: to compare with.
     in_groups : bool
-        Knows several groups of ranks at once; others that make trees serve each group by itself.
+        Supports concurrent groups of ranks; other tree schedulers solve each group alone.
 
     Raises
     ------
@@ -140,12 +140,12 @@ class Scheduler:
 
     @property
     def format_requirements(self) -> tuple[str, ...]:
-        """What must hold of a problem, a few words each."""
+        """Describe the requirements, a few words each."""
         names = (need.partition(":")[2] if isinstance(need, str) else need.__name__ for need in self.needs)
         return tuple(name.strip("_").replace("_", " ") for name in names)
 
     def unsupported(self, topology: Topology, collective: Collective) -> Unsupported | None:
-        """Why it does not serve a problem, as far as that is known without running it."""
+        """Return why it does not support a problem, as far as that is known without running it."""
         if collective.kind not in self.collectives:
             return Unsupported(f"{collective.kind} is not supported; it knows {', '.join(self.collectives)}")
         if collective.groups is not None and not self.in_groups:
@@ -169,20 +169,20 @@ class Scheduler:
         return _load(self.function)
 
     def trials(self, topology: Topology, collective: Collective) -> tuple[Mapping[str, object], ...]:
-        """Sets of options to be tried where the best at a size is looked for; the first asks for nothing."""
+        """Sets of options to try when selecting at a size; the first is empty."""
         more: Trials = getattr(self.load(), _TRIALS, ())
         return ({}, *(more(topology, collective) if callable(more) else more))
 
     def make(
         self, topology: Topology, collective: Collective, options: Mapping[str, object], **known: object
     ) -> Any:
-        """What the function returns.
+        """Form of schedule that the function returns.
 
         Parameters
         ----------
         topology, collective
         options : mapping
-            Those asked for, by field.
+            Given options, by field.
         **known
             `bound`, passed on if the function has a parameter of this name, as is `watch`, the context.
         """
@@ -327,7 +327,7 @@ def scheduler(
 
 
 def tried_with(trials: Trials) -> Callable[[Function], Function]:
-    """Sets of options with which the scheduler below may be quickest at some size, beside none at all."""
+    """Sets of options, besides none, with which the scheduler below may be fastest at some size."""
 
     def mark(function: Function) -> Function:
         setattr(function, _TRIALS, trials)
@@ -337,14 +337,14 @@ def tried_with(trials: Trials) -> Callable[[Function], Function]:
 
 
 def _home(record: Scheduler) -> str:
-    """Where a scheduler's function is, for messages."""
+    """Origin of a scheduler's function, for messages."""
     if isinstance(record.function, str):
         return record.function
     return f"{record.function.__module__}:{getattr(record.function, '__qualname__', 'a function')}"
 
 
 def unsupported_reason(check: Callable[..., object], *arguments: object) -> Unsupported | None:
-    """What a check that raises ScheduleError finds wrong, as a need says it."""
+    """Turn a check that raises ScheduleError into a requirement's reason."""
     try:
         check(*arguments)
     except ScheduleError as error:

@@ -1,6 +1,6 @@
-"""What schedulers can be told, a typed value per form of schedule.
+"""Options of schedulers, a typed value per form of schedule.
 
-A field is what its scheduler takes by keyword. A value at its default was not asked for.
+A field is a keyword of its scheduler. A value at its default counts as not given.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class ScheduleForm(StrEnum):
 
 
 class Form(StrEnum):
-    """How forests are held in plans, spelt as on the command line.
+    """Form of forests in plans, spelt as on the command line.
 
     Examples
     --------
@@ -54,7 +54,7 @@ class SizeRequest:
         The larger per-rank buffer.
     alpha_s : float, optional
         Seconds that a step takes besides its bytes and the latencies of its links; default what
-        the dearest message of the fabric costs by its `default_cost_model`.
+        the most expensive message of the fabric costs by its `default_cost_model`.
 
     Examples
     --------
@@ -75,7 +75,7 @@ class SchedulerOptions:
     Parameters
     ----------
     seed : int
-        Of searches with chance in them; the others heed none.
+        Seed of randomized searches; the others ignore it.
 
     Examples
     --------
@@ -108,28 +108,28 @@ class TreeOptions(SchedulerOptions):
     Parameters
     ----------
     trees, max_trees : int, optional
-        Just so many trees per root; the best number up to so many (beyond 4096 only the one that attains the
-        optimum is looked for). An allreduce whose roots are free may have as many in all as that makes for
-        all ranks.
+        Exact number of trees per root; the best number up to a limit (beyond 4096 only the one that attains
+        the optimum is looked for). An allreduce whose roots are free may have as many in all as that makes
+        for all ranks.
     exact : bool
         The optimum, however many trees per root it takes. By default: the optimum if it cuts the data into
-        a power of two of chunks, at most 64 per rank, which texts for runtimes serve at sizes of a power of
+        a power of two of chunks, at most 64 per rank, which runtime files support at sizes of a power of
         two; else, of a power of two of ranks, the fewest chunks of that kind, at most 16 per rank, that lose
         less than 1%; else the optimum if it takes at most 64 trees per rank; else the best number up to that.
     packer : Packer or str, optional
-        Try this one first, then growth; default all of them in order.
+        Try this one first, then incremental packing; default all of them in order.
     form : Form or str
-        ``explicit`` writes out every tree, ``factored`` cuts the fabric into pieces that are solved once
-        each; default explicit up to 256 ranks, then factored if the fabric allows it.
+        ``explicit`` writes out every tree, ``factored`` splits the fabric into subproblems that are solved
+        once each; default explicit up to 256 ranks, then factored if the fabric allows it.
     trim : bool
         Where nodes are not Eulerian, leave surplus bandwidth unused.
     height : int, optional
-        Of few trees: hops from rank to rank at most.
+        For fixed k: hops from rank to rank at most.
     multicast : bool
         Let switches copy and add up where that costs no throughput; of any scheduler's trees.
     factors : sequence of int, optional
-        Of exchanges digit by digit: the radices, from the digit that tells neighbours apart; their product is
-        the number of ranks. Of Bruck's exchange: its radix.
+        Of exchanges digit by digit: the radices, from the digit that distinguishes neighbours; their product
+        is the number of ranks. Of Bruck's exchange: its radix.
 
     Examples
     --------
@@ -159,24 +159,24 @@ class StepOptions(SchedulerOptions):
     chunks : int, optional
         Chunks per shard: the most that breadth-first broadcast may use (default as many as it needs), or the
         number that exact synthesis (default 2), pipelined double binary trees (default 16), TACOS (4),
-        TE-CCL and TACCL (default 1) are to use. Of schedules for small sizes: pieces that follow each other.
+        TE-CCL and TACCL (default 1) are to use. For small-size schedules: chunks that follow each other.
     parts : int, optional
-        Of schedules for small sizes in pieces: into how many parts each step is cut, so that over every link
+        For small-size schedules in chunks: number of parts of each step, so that over every link
         what others wait for most goes first; default 1, the step as it is.
     rounds : sequence of int, optional
         Of exact synthesis: chunks a link may carry in each step. Of two-round: links of the walks of either.
     steps : int, optional
         Of exact synthesis without `rounds`.
     trees : int, optional
-        Of trees in boxes: so many per root in each box.
+        For trees in boxes: number per root in each box.
     symmetric : bool
         Of exact synthesis: search symmetric schedules only.
     size : SizeRequest, optional
         Of breadth-first broadcast: leave out links whose latency does not pay at this size. Of TACCL: what
         its programs are for (default 1 GB).
     factors : sequence of int, optional
-        Of allreduces factor by factor: the radices, from the digit that tells neighbours apart; their product
-        is the number of ranks.
+        Of allreduces factor by factor: the radices, from the digit that distinguishes neighbours; their
+        product is the number of ranks.
     exchanged : sequence of int, optional
         The places, from 1, of the factors over which whole sums are exchanged.
     multicast : bool
@@ -219,7 +219,7 @@ class AlltoallOptions(SchedulerOptions):
     size : SizeRequest, optional
         Choose how finely to pipeline for this size, not for the largest.
     factors : sequence of int, optional
-        Of exchanges factor by factor: the radices, from the digit that tells neighbours apart.
+        Of exchanges factor by factor: the radices, from the digit that distinguishes neighbours.
 
     Raises
     ------
@@ -264,7 +264,7 @@ class RouteOptions(SchedulerOptions):
     max_hops : int, optional
         Most links of a path; default, of searched routes, 3 more than the longest distance of a pair.
     max_flows : int, optional
-        Chunks set out in rounds, at most so many out of and into a host in each.
+        Chunks set out in rounds, with at most this many out of and into a host in each.
 
     Raises
     ------
@@ -302,7 +302,7 @@ class RouteOptions(SchedulerOptions):
 
 
 def _check_chunks(chunks: int | None) -> None:
-    """ScheduleError unless the chunks asked for can be those of an all-to-all's shards."""
+    """Raise ScheduleError unless the given chunks can be those of an all-to-all's shards."""
     if chunks is not None and not 1 <= chunks <= MAX_UNITS:
         raise ScheduleError(f"chunks: {str(chunks)[:20]} per shard, expected 1 to 2**24")
 
@@ -324,7 +324,7 @@ COMMON_OPTIONS: Mapping[ScheduleForm, tuple[str, ...]] = MappingProxyType(
         ScheduleForm.ROUTES: ("max_layers", "max_routes", "max_hops", "max_flows"),
     }
 )
-"""What planning sees to for every scheduler of a form: operations of switches, limits, rounds."""
+"""Options handled for every scheduler of a form: in-network operations, limits, rounds."""
 
 _DEFAULTS: Mapping[str, object] = MappingProxyType(
     {field.name: field.default for options in OPTIONS_OF.values() for field in options.fields()}

@@ -1,4 +1,4 @@
-"""What linear programs in floats resolve: bandwidths that are too far apart, and failures to be told."""
+"""Resolution of linear programs in floats: bandwidths too far apart, and error messages."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from treadle.synthesis.alltoall.routes.path_sets import Float64Array
 from treadle.topologies.topology import MAX_BANDWIDTH, Topology
 
 _PLENTY = 1e5
-"""Of steps, each of which takes as long as its fullest link: one over the share of time that may be lost."""
+"""Resolution of steps, each of which takes as long as its fullest link: one over the acceptable loss."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Resolution:
     unit : float
         Bytes/s.
     most : float
-        Wider ones count as so many units.
+        Wider ones count as this many units.
     """
 
     unit: float
@@ -47,7 +47,7 @@ class Resolution:
 def resolution(
     topology: Topology, collective: Collective, *, n_steps: int | None = None, wide: float = WIDE
 ) -> Resolution:
-    """A unit in which floats tell bandwidths that matter from each other.
+    """Return a unit in which floats distinguish the relevant bandwidths.
 
     Parameters
     ----------
@@ -62,9 +62,9 @@ def resolution(
     Notes
     -----
     The widest bandwidth, as long as none is much narrower. Else what the neediest pair has: the
-    width of its widest path over its demand, times the largest demand. The links that are no wider than that
+    width of its widest path over its demand, times the largest demand. The links that are not wider than that
     path hold a cut between the pair; at the optimal rate, what crosses it is at most their sum. A link that
-    could carry everybody's data at more than that rate is never full and has no price: it counts as narrower.
+    could carry all data at more than that rate is never full and has no price: it counts as narrower.
     What is much narrower than the unit is below what solvers take for 0: by routing what it would have
     carried over the widest paths, no more is lost than its part of their width.
     """

@@ -1,1 +1,1 @@
-"""What the compiled core takes and returns: tuples with named and typed fields; see each module."""
+"""Arguments and results of the compiled core: tuples with named and typed fields; see each module."""

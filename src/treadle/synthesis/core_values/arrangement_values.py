@@ -1,4 +1,4 @@
-"""What the search for places takes (`src/core/bindings/arrangement.cpp`). Arrays are contiguous."""
+"""Arguments of the placement search (`src/core/bindings/arrangement.cpp`). Arrays are contiguous."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from treadle.arrays import Int32Array
 
 
 class ArrangeProblem(NamedTuple):
-    """Items that stand on places, one on each; a place has a class (a rack) and a kind (for nodes).
+    """Items on positions, one on each; a position has a class (a rack) and a kind (for nodes).
 
     Parameters
     ----------

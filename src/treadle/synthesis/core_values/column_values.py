@@ -1,4 +1,4 @@
-"""What the compiled core takes and returns of searched routes and their layers: tuples of arrays.
+"""Arguments and results of the compiled core for searched routes and their layers: tuples of arrays.
 
 The core takes each of these as the plain tuple that it is (`src/core/bindings/routes.cpp`), and returns plain
 tuples that fit these. Arrays are contiguous.
@@ -15,7 +15,7 @@ from treadle.arrays import Int32Array, Int64Array
 
 
 class SubproblemTable(NamedTuple):
-    """Pieces of demand, by source.
+    """Subflows, by source.
 
     Parameters
     ----------
@@ -26,7 +26,7 @@ class SubproblemTable(NamedTuple):
     node : array of int32, shape (S,)
         Of each source.
     first : array of int64, shape (S + 1,)
-        Source s has pieces first[s] to first[s + 1] - 1.
+        Source s has subflows first[s] to first[s + 1] - 1.
     target : array of int32, shape (k,)
         Node.
     amount : array of int64, shape (k,)
@@ -44,7 +44,7 @@ class SubproblemTable(NamedTuple):
 
 
 class ColumnPaths(NamedTuple):
-    """Paths as places in lanes, or as links where they are free.
+    """Paths as positions in columns, or as links where they are free.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ class ColumnPaths(NamedTuple):
 
 
 class SearchPace(NamedTuple):
-    """How a search goes about it.
+    """Settings of a search.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ class SearchPace(NamedTuple):
     flat, steep : float
         Exponent of a link's length in its relative load, in the first and the last sweep.
     share : float
-        Of a source's pieces that are looked at in one visit.
+        Number of a source's subflows that one visit examines.
     seed : int
     """
 
@@ -112,7 +112,7 @@ class DependencyPaths(NamedTuple):
 
 
 class OrderPace(NamedTuple):
-    """How layers' orders are made better.
+    """Settings of the improvement of layers' orders.
 
     Parameters
     ----------
@@ -147,7 +147,7 @@ class HopPaths(NamedTuple):
 
 
 class StepPace(NamedTuple):
-    """How the search for steps goes about it.
+    """Settings of the search for steps.
 
     Parameters
     ----------

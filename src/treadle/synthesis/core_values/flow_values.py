@@ -1,4 +1,4 @@
-"""What the compiled core takes and returns of flows and paths: tuples of arrays with named fields.
+"""Arguments and results of the compiled core for flows and paths: tuples of arrays with named fields.
 
 The core takes each of these as the plain tuple that it is, turns it into a struct in one place
 (`src/core/bindings/flows.cpp`, `climbing.cpp`), and returns plain tuples that fit these. Arrays are
@@ -47,14 +47,14 @@ class FlowProblem(NamedTuple):
 
 
 class FlowStart(NamedTuple):
-    """Where the iteration begins.
+    """Start of the iteration.
 
     Parameters
     ----------
     flow : array of float64, shape (S, m) or (0, 0)
         Empty: the even split over shortest paths.
     length : array of float64, shape (m,) or (0,)
-        Empty: all capacities alike.
+        Empty: all capacities equal.
     """
 
     flow: FloatArray
@@ -62,7 +62,7 @@ class FlowStart(NamedTuple):
 
 
 class FlowOptions(NamedTuple):
-    """When the iteration ends, and how it is carried out.
+    """Stopping rule and settings of the iteration.
 
     Parameters
     ----------
@@ -191,7 +191,7 @@ class PathBasis(NamedTuple):
     key : array of int32, shape (pairs,)
         The column that takes up what the others of its pair leave.
     column : array of int32
-        Basic columns that are no keys.
+        Basic columns that are not keys.
     slack : array of int32
         Links whose spare capacity is basic. Both empty: from the keys alone.
     """

@@ -1,4 +1,4 @@
-"""What the compiled core takes and returns of breadth-first broadcast: tuples of arrays with named fields.
+"""Arguments and results of the compiled core for breadth-first broadcast: tuples of named arrays.
 
 The core takes each of these as the plain tuple that it is, turns it into a struct in one place
 (`src/core/bindings/steps.cpp`), and returns plain tuples that fit these. Arrays are contiguous.

@@ -1,4 +1,4 @@
-"""What the compiled core takes and returns of graphs and trees: tuples of arrays with named fields.
+"""Arguments and results of the compiled core for graphs and trees: tuples of arrays with named fields.
 
 The core takes each of these as the plain tuple that it is, turns it into a struct in one place
 (`src/core/bindings/trees.hpp`), and returns plain tuples that fit these. Arrays are contiguous.
@@ -133,12 +133,12 @@ class RoutedForest(NamedTuple):
 
 
 class SearchLimits(NamedTuple):
-    """How long and for what a search for better trees goes on.
+    """Limits and objective of a search for better trees.
 
     Parameters
     ----------
     height : int
-        Hops: where lower trees are sought, a bound at which the search ends; else no tree gets higher.
+        Hops: when reducing the height, a bound at which the search ends; else no height increases.
     max_work : int
         Steps.
     max_cells : int
@@ -154,7 +154,7 @@ class SearchLimits(NamedTuple):
 
 
 class MatchingOptions(NamedTuple):
-    """How trees are matched to in-arcs.
+    """Settings of matching trees to in-arcs.
 
     Parameters
     ----------
@@ -163,7 +163,7 @@ class MatchingOptions(NamedTuple):
     detours : bool
         Re-root subtrees where matching alone is stuck.
     most_trees : int
-        So many at most when those that are too heavy to move are split.
+        Limit when those that are too heavy to move are split.
     first_height, last_height : int
         No tree gets higher than the first; raised, up to the last, where the matching is stuck.
     max_work : int
@@ -264,7 +264,7 @@ class EdgePaths(NamedTuple):
 
 
 class BoundaryMembers(NamedTuple):
-    """Through which members of the sets that a piece's children are paths and unit trees cross the borders.
+    """Members of a subproblem's child sets through which paths and unit trees cross the boundaries.
 
     Parameters
     ----------

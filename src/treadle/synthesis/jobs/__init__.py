@@ -1,1 +1,1 @@
-"""Different collectives at once, by linear programs whose columns are trees and paths."""
+"""Different concurrent collectives, by linear programs whose columns are trees and paths."""

@@ -106,7 +106,7 @@ class _Contracted:
         return int(self.tail[source, node]), int(self.head[source, node])
 
     def parents(self) -> list[int]:
-        """Where there is no cycle any more: the tree, with all cycles opened where it enters them."""
+        """Return the tree once no cycle is left, with all contracted cycles opened where it enters them."""
         chosen = {node: self._arc(self.best[node], node) for node in self.nodes if node != self.root}
         for fold in reversed(self.folds):
             arc = chosen.pop(fold[0][0])

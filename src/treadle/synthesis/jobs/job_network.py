@@ -1,4 +1,4 @@
-"""What a job may use of a fabric, and its cheapest trees and paths at given link lengths."""
+"""The part of a fabric that a job may use, and its cheapest trees and paths at given link lengths."""
 
 from __future__ import annotations
 
@@ -141,7 +141,8 @@ class JobNetwork:
             yield root, length, Column(self.number, root, _loads(tree.paths.values()), *trees)
 
     def _paths(self, lengths: NDArray[np.float64]) -> tuple[NDArray[np.float64], _Paths]:
-        """Distances between ranks, shape (N, N), and the paths (Bellman and Ford, from all ranks at once)."""
+        """Distances between ranks, shape (N, N), and the paths (Bellman and Ford, from all ranks
+        together)."""
         # where links are free, fewer of them are better; and no cycle is as short as none
         own = lengths[self._links][:, None] + 1e-12 * (lengths.max(initial=0.0) or 1.0)
         distance = np.full((self._size, len(self._ranks)), np.inf)
@@ -221,7 +222,7 @@ class _Paths:
 
 
 def _loads(paths: Iterable[Path]) -> Counter[int]:
-    """How often the paths cross each link."""
+    """Count how often the paths cross each link."""
     loads: Counter[int] = Counter()
     for path in paths:
         loads.update(path)

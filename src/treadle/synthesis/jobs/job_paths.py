@@ -1,8 +1,8 @@
-"""The ways of jobs in whole numbers: as the optimum has them, or on a grid that is as coarse as is wanted.
+"""Integral paths of jobs: as in the optimum, or on a grid as coarse as desired.
 
 On a grid of K trees per root every way has what it should, rounded down; what a root is short of then goes,
-tree by tree, to the way whose links have the most room. Loads and rates are exact whatever is chosen: what
-rounding puts on a link above its bandwidth slows all jobs on that link down.
+tree by tree, to the path whose links have the most free capacity. Loads and rates are exact whatever is
+chosen: what rounding puts on a link above its bandwidth slows all jobs on that link down.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.synthesis.jobs.job_network import Column, Path, SpanningTree
 
 MOST_EXACT = 2**12
-"""By default the optimum is built if it takes so many trees per root, or chunks of a unit of demand."""
+"""Trees per root, or chunks of a unit of demand, up to which the optimum is built by default."""
 
 MOST_LOSS = Fraction(1, 1000)
 """Else the coarsest grid of a power of two is taken that loses no more than this."""
@@ -59,7 +59,7 @@ class JobPath:
 
 @dataclass(frozen=True)
 class JobPaths:
-    """How a job is done.
+    """Implementation of a job.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ class JobPaths:
         return Fraction(scale, 1 if is_routed else gcd(*(int(value * scale) for value in wanted)))
 
     def exact_units(self, grid: Fraction) -> list[int]:
-        """Of each way on a grid on which all are whole."""
+        """Units of each path on a grid on which all are integral."""
         return [int(way.share * self.parts[way.part] * grid) for way in self.ways]
 
 
@@ -129,14 +129,14 @@ def _paths(collective: Collective, columns: Sequence[tuple[Column, Fraction]]) -
 
 @dataclass(frozen=True)
 class IntegralPaths:
-    """Ways of all jobs in whole numbers, and how fast they are.
+    """Integral paths of all jobs, and their rates.
 
     Parameters
     ----------
     units : tuple of lists of int
         Of each way of each job.
     grids : tuple of Fraction
-        Trees per root of each job (of free roots: per rank), or chunks of a unit of demand.
+        Trees per root of each job (unrestricted roots: per rank), or chunks of a unit of demand.
     rates : tuple of Fraction
         Algbw of each job, bytes/s: what links carry, and no more than the optimum.
     loss : Fraction
@@ -169,7 +169,7 @@ def integral_paths(
     bandwidths : sequence of int
         Of the links, bytes/s.
     max_trees : int, optional
-        Most trees per root (of free roots: per rank on average), or chunks of a unit of demand; the best
+        Most trees per root (unrestricted roots: per rank on average), or chunks of a unit of demand; the best
         powers of two up to it are tried, and it. Default: the optimum if `MOST_EXACT` do, else the
         coarsest power of two whose loss is `MOST_LOSS` or less.
     """
@@ -232,7 +232,7 @@ def _unit(job: JobPaths, rate: Fraction, grid: Fraction | int) -> float:
 
 
 class _Room:
-    """What links carry as a share of their bandwidth, in floats: it only decides between ways."""
+    """Loads of links relative to their bandwidth, in floats: they only decide between paths."""
 
     def __init__(self, bandwidths: Sequence[int]) -> None:
         self._bandwidths = bandwidths

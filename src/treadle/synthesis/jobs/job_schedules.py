@@ -1,4 +1,4 @@
-"""The schedule of a job from whole numbers of its ways."""
+"""The schedule of a job from its integral paths."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from treadle.synthesis.jobs.job_paths import JobPath, JobPaths
 from treadle.topologies.topology import Topology
 
 _MOST_UNITS = 2**50
-"""Of trees in all."""
+"""Largest total number of trees."""
 
 Used = Sequence[tuple[JobPath, int]]
 

@@ -1,4 +1,4 @@
-"""Rates of different collectives at once: the largest common one, then the largest of each not limited yet.
+"""Rates of concurrent collectives: the largest common one, then the largest of each not limited yet.
 
 A linear program over ways to do each job, made as they are needed: trees of a root, pairs of an in-tree and
 an out-tree, the paths of a source. At the prices of its links the cheapest ways of all jobs are shortest
@@ -28,7 +28,7 @@ _TOLERANCE = 1e-9
 
 @dataclass(frozen=True)
 class JobRates:
-    """What jobs reach together.
+    """Rates that jobs reach together.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ class JobRates:
 
 
 def max_min_rates(topology: Topology, jobs: Sequence[Job]) -> JobRates:
-    """The max-min algbws of jobs that run at once, in proportion to their weights as far as links allow.
+    """The max-min algbws of concurrent jobs, in proportion to their weights as far as links allow.
 
     Parameters
     ----------
@@ -87,7 +87,7 @@ def max_min_rates(topology: Topology, jobs: Sequence[Job]) -> JobRates:
 
 
 class _Program:
-    """Largest rate of the jobs that are not limited yet, while the others keep theirs."""
+    """Largest rate of the jobs that are not limited yet, while the others keep their rates."""
 
     def __init__(
         self,
@@ -158,7 +158,7 @@ class _Program:
         )
 
     def parts(self, vertex: Vertex) -> tuple[tuple[tuple[Column, Fraction], ...], ...]:
-        """Of each job, its ways and their bytes/s."""
+        """Paths of each job, and their bytes/s."""
         found: list[list[tuple[Column, Fraction]]] = [[] for _ in self._networks]
         for column, number in zip(self.columns, self._numbers, strict=True):
             if vertex.primal[number]:

@@ -23,7 +23,7 @@ from treadle.synthesis.steps.baselines.bidirectional import (
 from treadle.topologies.topology import Topology
 
 DEFAULT_CHUNKS = 4
-"""Per shard, where nothing is asked for: more come nearer to the optimum, and take longer to schedule."""
+"""Default chunks per shard: more come nearer to the optimum, and take longer to schedule."""
 TRIALS = 8
 """Random schedules, of which the one of the fewest steps is taken."""
 MAX_PLACES = 2**22
@@ -131,7 +131,7 @@ def _matched(
     holds: np.ndarray[tuple[int, int], np.dtype[np.bool_]],
     draw: random.Random,
 ) -> dict[int, int]:
-    """Which of a rank's links brings which chunk in a step."""
+    """Match a rank's links to the chunks that they bring in a step."""
     free = {link: (tail, 0) for link, tail in entering}
     found: dict[int, int] = {}
     draw.shuffle(lacking)

@@ -1,7 +1,7 @@
 """TE-CCL's program of an all-to-all: a linear program over epochs, whose demands want to be met early.
 
 Nothing is copied, so parts of chunks flow: what comes to a node goes on in the next epoch, waits, or is read
-if the node asked for it. Reads count 1 / (k + 1) in epoch k. Source: Liu et al., Rethinking Machine Learning
+if the node demanded it. Reads count 1 / (k + 1) in epoch k. Source: Liu et al., Rethinking Machine Learning
 Collective Communication as a Multi-Commodity Flow Problem (TE-CCL, SIGCOMM 2024).
 """
 
@@ -21,7 +21,7 @@ from treadle.topologies.distances import distance_matrix
 from treadle.topologies.topology import Topology
 
 MAX_VARIABLES = 2**18
-"""Of one program; a second of simplex or so for each 10,000."""
+"""Largest number of variables of one program; about a second of simplex for each 10,000."""
 MAX_EPOCHS = 4096
 
 
@@ -45,7 +45,7 @@ def teccl_exchange(
     Raises
     ------
     InfeasibleError
-        If so many epochs do not meet all demands, or a rank cannot be reached.
+        If the epochs do not meet all demands, or a rank cannot be reached.
     ScheduleError
         If the program would be too large.
     TimeLimitError
@@ -53,8 +53,8 @@ def teccl_exchange(
 
     Notes
     -----
-    As published but for these: all that comes from a source is one commodity, told apart by where it is read,
-    which leaves the optimum as it is; latencies and switches are left out.
+    As published but for these: all that comes from a source is one commodity, distinguished by where it is
+    read, which leaves the optimum as it is; latencies and switches are left out.
 
     Examples
     --------
@@ -122,7 +122,7 @@ class _ExchangeProgram:
             )
 
     def solve(self) -> TimeSteppedFlow | None:
-        """The flow; None if so many epochs are too few."""
+        """Return the flow; None if the epochs are too few."""
         lp = Program("linear program", maximise=True)
         self._load(lp)
         found = lp.optimum(least_s=0.0)

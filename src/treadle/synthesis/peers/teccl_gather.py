@@ -30,7 +30,7 @@ from treadle.topologies.topology import Topology
 MAX_FLOWS = 20_000
 """Most whole-numbered variables: beyond them HiGHS seldom finds anything in minutes."""
 TIME_LIMIT_S = 60.0
-"""Where nothing is asked for."""
+"""Default chunks."""
 GAP = 0.01
 """A schedule this close to the best value is as good."""
 _HORIZONS = 8

@@ -52,7 +52,7 @@ def tto(topology: Topology, collective: Collective) -> ForestSchedule:
 
     Notes
     -----
-    Where all nodes are ranks the corner that the paper leaves out hangs on the second tree all the same, for
+    If all nodes are ranks the corner that the paper leaves out joins the second tree all the same, for
     half of its units from either neighbour: two links are then shared, and throughput is less than the
     paper's.
     """

@@ -12,7 +12,7 @@ from treadle.topologies.topology import Topology
 
 _NAME = "box-bfb"
 _MOST_CHUNKS = 16
-"""Of a shard: small sizes are not cut finely."""
+"""Most chunks of a shard: small sizes are not split finely."""
 
 
 def box_bfb(topology: Topology, collective: Collective) -> StepSchedule:

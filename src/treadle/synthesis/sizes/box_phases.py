@@ -47,7 +47,7 @@ def boxes_of_direct_links(topology: Topology, collective: Collective) -> Unsuppo
 
 
 BOX_NEEDS = (not_too_many, equal_shards, several_boxes, boxes_of_one_size, boxes_of_direct_links)
-"""Of schedules that put an allgather in boxes together with direct messages across."""
+"""Builder of schedules that combine an allgather in boxes with direct messages across."""
 
 
 def across_and_in_boxes(
@@ -72,7 +72,7 @@ def across_and_in_boxes(
     pieces : int
         Of every shard, that follow each other.
     parts : int
-        Of each step, what others wait for most first (`urgent_first`); sums that are exchanged keep theirs.
+        In each step, the most awaited sends first (`urgent_first`); exchanged sums keep their order.
 
     Raises
     ------
@@ -85,7 +85,7 @@ def across_and_in_boxes(
     are exchanged in full, which is no more than scattering and gathering them, in one message less; among
     more boxes each rank keeps a part of its place's sum.
 
-    In a reduce-scatter sums that stay in the box come half of all pieces later than those that leave it,
+    In a reduce-scatter sums that stay in the box come half of all chunks later than those that leave it,
     which have a message more to go: the network waits less. (Later still is no better: trees of several hops
     queue behind what waits in the box from the start.)
     """

@@ -1,4 +1,4 @@
-"""Boxes of direct links: few low trees in the box, directly between ranks of equal place across boxes."""
+"""Boxes of direct links: few short trees in the box, direct messages between equal positions across boxes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MOST_TREES, _PIECES, _PARTS = 4, 8, 5
 
 
 def _trials(_: Topology, collective: Collective) -> Sequence[Mapping[str, object]]:
-    """One tree and the best few, in one piece and in several; sums in parts of steps too."""
+    """Options to try: one tree and the best few, in one chunk and in several; sums in parts of steps too."""
     found: list[Mapping[str, object]] = [
         {"chunks": 1},
         {"trees": 1, "chunks": 1},
@@ -40,7 +40,7 @@ def box_trees(
     chunks: int | None = None,
     parts: int | None = None,
 ) -> StepSchedule:
-    """Across boxes directly among ranks of equal place, then over few low trees in each box.
+    """Across boxes directly among ranks of equal position, then over few short trees in each box.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ def box_trees(
     trees : int, optional
         Per root in the box; default the best number up to 4.
     chunks : int, optional
-        Pieces of the data that follow each other, default 8. Messages across of a piece and in the boxes of
+        Chunks of the data that follow each other, default 8. Messages across of a chunk and in the boxes of
         others then go at the same time.
     parts : int, optional
         Of each step, default 1: of several, what others wait for most goes first (`urgent_first`).

@@ -1,6 +1,6 @@
 """Trees over boxes and in them, for boxes of any sizes.
 
-Where a box has fewer ranks than another, rank p of the larger one stands beside rank p modulo its size.
+Where a box has fewer ranks than another, rank p of the larger one corresponds to rank p modulo its size.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def three_stage_trees(boxes: Boxes) -> Int32Array:
     """All to all in the box, each member to a few other boxes with the whole box's data, all to all there.
 
     The other boxes, each as often as the box has shards, are dealt out to its members in runs: so a member
-    serves one or a few boxes, and of a box one or a few members send, each one message.
+    is for one or a few boxes, and of a box one or a few members send, each one message.
 
     Returns
     -------

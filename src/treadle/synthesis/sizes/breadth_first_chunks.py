@@ -1,4 +1,4 @@
-"""Breadth-first broadcast in pieces that follow each other, so that sums and copies overlap."""
+"""Breadth-first broadcast in chunks that follow each other, so that sums and copies overlap."""
 
 from __future__ import annotations
 
@@ -19,16 +19,17 @@ from treadle.topologies.topology import Topology
 _NAME = "bfb-pieces"
 _NEEDS = (no_switches, no_forwarders, few_ranks, equal_shards)
 _PIECES, _MOST_CHUNKS = 2, 16
-"""More pieces pay seldom: each message holds its link for a time of its own; chunks of shards beside them."""
+"""Numbers of chunks to try, with chunks of shards; more seldom pay, since each message has its own
+occupancy."""
 _PARTS = 5
-"""Of a step, worth a trial: on a torus of 8 x 8 no other number up to 6 is quicker at 4 MB."""
+"""Parts of a step to try: on a torus of 8 x 8 no other number up to 6 is faster at 4 MB."""
 
 
 @tried_with([{"parts": _PARTS}, {"parts": _PARTS, "chunks": 1}])
 def bfb_chunks(
     topology: Topology, collective: Collective, *, chunks: int | None = None, parts: int | None = None
 ) -> StepSchedule:
-    """Breadth-first broadcast, each piece of all shards a step behind the one before.
+    """Breadth-first broadcast, each chunk of all shards a step behind the one before.
 
     Parameters
     ----------
@@ -37,7 +38,7 @@ def bfb_chunks(
     collective : Collective
         Allgather, reduce-scatter or allreduce of equal shards.
     chunks : int, optional
-        Pieces, default 2.
+        Chunks, default 2.
     parts : int, optional
         Of each step, default 1: of several, what others wait for most goes first (`urgent_first`).
 
@@ -49,7 +50,7 @@ def bfb_chunks(
     Notes
     -----
     The first and last steps of a breadth-first broadcast carry little, so that links wait there for single
-    messages to arrive; other pieces then use them. In parts, a step's last sends go while those that
+    messages to arrive; other chunks then use them. In parts, a step's last sends go while those that
     the next step waits for have arrived.
     """
     check_supported(_NAME, topology, collective, GATHERING, _NEEDS)

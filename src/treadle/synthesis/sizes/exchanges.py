@@ -23,7 +23,7 @@ Messages = tuple[Int64Array, Int64Array, Int64Array]
 
 
 def direct(n: int) -> list[Round]:
-    """One round: everybody to everybody, each beginning with the one after it."""
+    """One round: all ranks to all others, each beginning with the one after it."""
     ranks = np.arange(n)
     return [(ranks + np.arange(1, n)[:, None]) % n] if n > 1 else []
 
@@ -55,7 +55,7 @@ def on_axis(shape: Sequence[int], axis: int, one: Round) -> Round:
 
 
 def sends_of(rounds: Sequence[Round], n: int) -> list[Messages]:
-    """Who sends which shard to whom, round by round: to each rank once, by the first message that brings it.
+    """Sender, shard and receiver, round by round: to each rank once, by the first message that brings it.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ def joined(parts: Iterable[Messages]) -> Messages:
 
 
 def trees_of(rounds: Sequence[Round], n: int) -> Int32Array:
-    """Who sends each rank each shard.
+    """Return the sender of each shard to each rank.
 
     Parameters
     ----------

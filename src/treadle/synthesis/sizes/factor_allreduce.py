@@ -36,11 +36,12 @@ _PIECES = (3, 4, 8)
 """Worth a trial: more are seldom quicker, because each message holds its link for a time of its own; three
 lie between powers of two when they are sliced."""
 _WIDE, _WIDE_PIECES = 16, 4
-"""Ranks of a box above which pieces go through two factors of it, for fewer messages of each."""
+"""Ranks of a box above which chunks go through two factors of it, for fewer messages of each."""
 
 
 def _trials(topology: Topology, collective: Collective) -> Sequence[Mapping[str, object]]:
-    """All, what is between boxes, the last, none exchanged; the last factor in two too; in pieces."""
+    """Options to try: exchange all factors, those between boxes, the last, none; split the last factor;
+    chunks."""
     boxes = find_boxes(topology, collective)
     plain, _ = _asked(boxes, None, None)
     low = next(part for part in range(isqrt(plain[-1]), 0, -1) if plain[-1] % part == 0)
@@ -76,12 +77,12 @@ def factor_allreduce(
     collective : Collective
         An allreduce of equal shards.
     factors : sequence of int, optional
-        Radices from the last digit, which tells neighbours apart; their product is N. Ranks are numbered box
-        by box. Default: of boxes of one size the size and their number, else N.
+        Radices from the last digit, which distinguishes neighbours; their product is N. Ranks are numbered
+        box by box. Default: of boxes of one size the size and their number, else N.
     exchanged : sequence of int, optional
         Places, from 1, of the factors that are exchanged in full. Default: all between boxes; of one box all.
     chunks : int, optional
-        Pieces of the data that follow each other through the factors, default 1.
+        Chunks of the data that follow each other through the factors, default 1.
 
     Raises
     ------
@@ -93,7 +94,7 @@ def factor_allreduce(
     Notes
     -----
     Over the factors in order partial sums are scattered or exchanged, then gathered in the opposite order.
-    Sums that are exchanged are due at several ranks, which are homes of one shard.
+    Sums that are exchanged are due at several ranks, which own one shard together.
     """
     check_supported(_NAME, topology, collective, _KINDS, (not_too_many, equal_shards))
     boxes = find_boxes(topology, collective)
@@ -191,7 +192,7 @@ class Grid:
         return np.asarray(same.all(axis=2), dtype=np.bool_)
 
     def _step(self, factor: int, held: BoolArray, *, scatters: bool) -> Messages:
-        """Everybody to all others that differ in one digit, each beginning with the one after it."""
+        """All ranks to all others that differ in one digit, each beginning with the one after it."""
         parts, radix = [], self.radices[factor]
         shifts = sorted(range(1, radix), key=lambda shift: -min(shift, radix - shift) if self.is_torus else 0)
         for shift in shifts:

@@ -35,7 +35,7 @@ def factor_exchange(
     collective : Collective
         An all-to-all; demands may differ.
     factors : sequence of int, optional
-        Radices from the last digit, which tells neighbours apart and goes first. With the product N digits
+        Radices from the last digit, which distinguishes neighbours and goes first. With the product N digits
         are those of the ranks, numbered box by box; with a larger one those of the distance round the ranks,
         as in Bruck's exchange. Default: of boxes of one size the size and their number, else N.
 
@@ -80,7 +80,7 @@ def _radices(boxes: Boxes, factors: Sequence[int] | None) -> tuple[int, ...]:
 
 
 def _steps(radices: tuple[int, ...], source: Int64Array, target: Int64Array, n: int) -> list[Messages]:
-    """Who sends which shard to whom, by place, digit by digit from the last."""
+    """Sender, shard and receiver by position, digit by digit from the last."""
     at, unit, steps = source.copy(), 1, list[Messages]()
     for radix in radices:
         if prod(radices) == n:

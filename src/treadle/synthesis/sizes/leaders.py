@@ -2,8 +2,8 @@
 
 To exchange sums with every other box, each rank of a box would send as many messages as there are boxes. Here
 half of a box's ranks carry: they get the sum of the box, and each takes it to a few boxes. The other half
-receive: each adds up what comes from a few boxes, with what it and one carrier had at first. Then receivers
-exchange their sums and hand them to the carriers. For the two halves of the data roles are changed round.
+receive: each adds up what comes from a few boxes, with what it and one leader had at first. Then receivers
+exchange their sums and hand them to the leaders. For the two halves of the data roles are swapped.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ def leader_rounds(topology: Topology, collective: Collective) -> StepSchedule:
     Raises
     ------
     ScheduleError
-        If it does not serve the problem.
+        If it does not support the problem.
     InfeasibleError
         If a rank does not reach another.
 
     Notes
     -----
-    A carrier's own data reach its box's sum by one receiver alone, so that every contribution is in the
+    A leader's own data reach its box's sum by one receiver alone, so that every contribution is in the
     receivers' sums once: those of other boxes in the sum that came from there.
     """
     needs = (not_too_many, equal_shards, several_boxes, even_boxes)
@@ -81,7 +81,7 @@ def leader_rounds(topology: Topology, collective: Collective) -> StepSchedule:
 
 
 def _to_carriers(carriers: Int64Array, receivers: Int64Array) -> tuple[Int64Array, Int64Array]:
-    """Everybody to all carriers of the box, a carrier to one receiver too."""
+    """All ranks to all leaders of the box, a leader to one receiver too."""
     found = [np.stack([carriers, receivers])]
     many = carriers.shape[1]
     for shift in range(many):
@@ -94,7 +94,7 @@ def _to_carriers(carriers: Int64Array, receivers: Int64Array) -> tuple[Int64Arra
 
 
 def _across(carriers: Int64Array, receivers: Int64Array) -> tuple[Int64Array, Int64Array]:
-    """The box's sum to every other box, dealt out to carriers here and to receivers there."""
+    """The box's sum to every other box, divided among leaders here and receivers there."""
     count, many = carriers.shape
     pairs = [
         (carriers[box, (shift - 1) % many], receivers[(box + shift) % count, (shift - 1) % many])

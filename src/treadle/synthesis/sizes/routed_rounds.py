@@ -32,7 +32,7 @@ TORUS_NEEDS = (few_ranks, *WHOLE_FABRIC, torus_in_row_major_order)
 
 
 def sides_are_powers_of_two(topology: Topology, _: Collective) -> Unsupported | None:
-    """Of a torus: partners on an axis come in pairs at every level."""
+    """Options for a torus: partners on an axis come in pairs at every level."""
     sides = torus_sides(topology)
     if all(side & (side - 1) == 0 for side in sides):
         return None
@@ -94,7 +94,7 @@ def trivance(topology: Topology, collective: Collective) -> StepSchedule:
     Notes
     -----
     On an axis a rank trebles what it has at every distance, so that log3 of the side is enough. Where the
-    side is no power of three, a rank gets what both sides would bring from one of them.
+    side is not a power of three, a rank gets what both sides would bring from one of them.
     """
     return _scheduled("trivance", topology, collective, TORUS_NEEDS, lambda: _on_torus(topology, _trebling))
 

@@ -1,10 +1,10 @@
-"""Reduce-scatters and allgathers over boxes in pieces: what leaves the box goes first.
+"""Reduce-scatters and allgathers over boxes in chunks: data that leave the box go first.
 
 A reduce-scatter by the rank of equal place in each box (`rail`, turned round) sums in the box, then across.
 Where both take about as long, the network waits for the box: slices of the runtime are worked through as a
 whole, so that sums which stay in the box go before the next slice's sums for other boxes. Here sums for other
-boxes go piece by piece, from box to box in turn, and those that stay in the box come last of all. The
-allgather is the same turned round: pieces from other boxes are handed on in the box as they come.
+boxes go chunk by chunk, from box to box in turn, and those that stay in the box come last of all. The
+allgather is the same reversed: chunks from other boxes are forwarded in the box as they arrive.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _NEEDS = (not_too_many, equal_shards, several_boxes, few_boxes, boxes_of_one_siz
 
 @tried_with(_WORTH_A_TRIAL)
 def scatter_chunks(topology: Topology, collective: Collective, *, chunks: int | None = None) -> StepSchedule:
-    """Sums for other boxes, piece by piece and box by box in turn, each sent on at once; the box's own last.
+    """Sums for other boxes, chunk by chunk and box by box in turn, each sent immediately; the box's own last.
 
     Parameters
     ----------
@@ -49,19 +49,20 @@ def scatter_chunks(topology: Topology, collective: Collective, *, chunks: int | 
     collective : Collective
         A reduce-scatter of equal shards.
     chunks : int, optional
-        Pieces of a shard, default 4.
+        Chunks of a shard, default 4.
 
     Raises
     ------
     ScheduleError
-        If it does not serve the problem.
+        If it does not support the problem.
     InfeasibleError
         If a rank does not reach another.
 
     Notes
     -----
-    Piece i of P for the box at distance d of B has the number q = i (B - 1) + d - 1: it is sent to the rank
-    of its home's place in step q and across in step q + 1, the box's own shards, whole, in step P (B - 1).
+    Chunk i of P for the box at distance d of B has the number q = i (B - 1) + d - 1: it is sent to the rank
+    of its owner's position in step q and across in step q + 1, the box's own shards, undivided, in step P (B
+    - 1).
     """
     kind = CollectiveKind.REDUCE_SCATTER
     check_supported("scatter-pieces", topology, collective, (kind,), _NEEDS)
@@ -70,7 +71,7 @@ def scatter_chunks(topology: Topology, collective: Collective, *, chunks: int | 
 
 @tried_with(_WORTH_A_TRIAL)
 def gather_chunks(topology: Topology, collective: Collective, *, chunks: int | None = None) -> StepSchedule:
-    """Shards to the own box and, piece by piece, to the same place of the others, which hand them on.
+    """Shards to the own box and, chunk by chunk, to the same position of the others, which forward them.
 
     Parameters and errors are those of `scatter_chunks`, whose steps on the reversed links these are, the last
     first; the collective is an allgather of equal shards.
@@ -97,7 +98,7 @@ def _sums(topology: Topology, collective: Collective, chunks: int | None) -> Ste
 def _in_boxes(
     ways: ShortestPaths, boxes: Int64Array, homes: Int64Array, step: int, part: tuple[int, int]
 ) -> Int64Array:
-    """Every rank to all others in its box, each beginning with the one after it: shards of their homes."""
+    """Every rank to all others in its box, each beginning with the one after it: shards of their owners."""
     turns = [
         _table(ways, boxes, np.roll(boxes, -turn, axis=1), np.roll(homes, -turn, axis=1), step, part)
         for turn in range(1, boxes.shape[1])

@@ -1,4 +1,4 @@
-"""Ways between ranks, numbered as they are asked for, and steps that take them."""
+"""Paths between ranks, numbered on demand, and steps that take them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from treadle.topologies.topology import Topology
 
 
 class ShortestPaths:
-    """Shortest ways, spread over the links; what they pass, switches and nodes, stores nothing.
+    """Shortest paths, spread over the links; switches and nodes on them store nothing.
 
     Between ranks of a box they stay within it where they can, though more links may be passed than over the
     network: starting a message there costs several times as much.
@@ -105,7 +105,7 @@ def steps_over_paths(
     parts: Sequence[Sequence[Messages]],
     homes: Sequence[Int64Array],
 ) -> Steps:
-    """Steps of messages that take shortest ways.
+    """Steps of messages that take shortest paths.
 
     Parameters
     ----------

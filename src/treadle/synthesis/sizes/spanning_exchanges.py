@@ -24,9 +24,9 @@ from treadle.topologies.topology import Topology
 from treadle.unsupported import Unsupported
 
 MOST_RANKS = 512
-"""Where every rank sends to every other: a quarter of a million routes."""
+"""Most ranks if every rank sends to every other: a quarter of a million routes."""
 MOST_IN_BOXES = 2048
-"""Where ranks send to few: four million edges of trees."""
+"""Most ranks if ranks send to few: four million edges of trees."""
 
 
 def several_boxes(topology: Topology, collective: Collective) -> Unsupported | None:
@@ -108,7 +108,7 @@ def mixed_radix(
     topology : Topology
     collective : Collective
     factors : sequence of int, optional
-        Radices from the last digit, which tells neighbours apart, to the first, over which shards go first;
+        Radices from the last digit, which distinguishes neighbours, to the first, over which shards go first;
         their product is N. Ranks are numbered box by box. Default: of boxes of one size the size and their
         number; else the two nearest to each other.
 

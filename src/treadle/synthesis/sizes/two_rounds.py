@@ -6,7 +6,7 @@ bipartite parts; Fiol, Yebra and Alegre, "Line digraph iterations and the (d, k)
 1984). In the first round every rank sends each rank of its block a slice, over ways that pass other ranks:
 a block then has the sum of its class. In the second every rank hears from as many ranks of every block, and
 those have different slices. What a rank had itself is dropped where it is in no sum that is due there, so
-that sums begin anew.
+that sums start again.
 
 Scatter and gather over all ranks is the case of the most links in both rounds; fewer links cost more bytes
 and save starts of messages.
@@ -52,7 +52,8 @@ def in_classes(topology: Topology, _: Collective) -> Unsupported | None:
 
 
 def _trials(topology: Topology, _: Collective) -> Sequence[Mapping[str, object]]:
-    """Of each sum of lengths the most even pair, which sends the fewest bytes; the first is the default."""
+    """Options to try: the most even pair of each sum of lengths, which sends the fewest bytes; the first is
+    the default."""
     even: dict[int, tuple[int, int]] = {}
     for one in _shapes(topology):
         even.setdefault(one.first + one.second, (one.first, one.second))
@@ -124,7 +125,7 @@ def _shapes(topology: Topology) -> list[_Shape]:
 
 
 def _walks(topology: Topology) -> list[BoolArray]:
-    """Who is reached by walks of 1, 2, ... links, up to those that reach everybody.
+    """Ranks reached by walks of 1, 2, ... links, up to those that reach all.
 
     A generalized Kautz graph has loops, which fabrics leave out: who has fewer links than others stays.
     """
@@ -147,7 +148,7 @@ def _blocks(reached: BoolArray) -> Int64Array | None:
 
 
 def _slices(first: BoolArray, second: BoolArray) -> Int64Array | None:
-    """Slices by rank, so that whoever is reached in the second round gets each once from every block."""
+    """Slices by rank, so that ranks reached in the second round get each once from every block."""
     block = _blocks(first)
     assert block is not None
     n_blocks = int(block.max()) + 1

@@ -1,4 +1,4 @@
-"""Steps whose sends through a switch become operations of it: copies and sums that a rank asks for."""
+"""Steps whose sends through a switch become GPU-initiated in-network operations."""
 
 from __future__ import annotations
 

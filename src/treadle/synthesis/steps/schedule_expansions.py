@@ -1,7 +1,7 @@
 """Step schedules of expanded graphs from step schedules of small ones.
 
 Section 3.5 and appendix A.4 of the dissertation. The graphs are those of `transforms.expansions`, and
-the schedules number links as those functions do. `treadle.finder.predict` tells the costs beforehand.
+the schedules number links as those functions do. `treadle.finder.predict` predicts the costs.
 
 Definitions 1, 2 and 14 are about allgather. Given the steps of a reduce-scatter, the functions here follow
 Corollary 1.2: they expand the reversed steps on the transpose and turn the result round.
@@ -38,7 +38,7 @@ def line_graph_schedule(topology: Topology, steps: Steps, n: int = 1) -> tuple[T
     topology : Topology
         G, d-regular; parallel arcs and self-loops are fine.
     steps : Steps
-        Allgather (or reduce-scatter) steps of G: shard v at home at rank v.
+        Allgather (or reduce-scatter) steps of G: shard v owned by rank v.
     n : int
         How many times, at least 1.
 
@@ -121,7 +121,7 @@ def degree_expansion_schedule(topology: Topology, steps: Steps, n: int) -> tuple
     topology : Topology
         G, d-regular without self-loops.
     steps : Steps
-        Allgather (or reduce-scatter) steps of G: shard v at home at rank v.
+        Allgather (or reduce-scatter) steps of G: shard v owned by rank v.
     n : int
         Copies, at least 1.
 
@@ -129,7 +129,7 @@ def degree_expansion_schedule(topology: Topology, steps: Steps, n: int) -> tuple
     -------
     (Topology, Steps)
         `degree_expansion(topology, n)` and its steps. Data stay in the copy where they started until the last
-        hop; for n > 1 one more step brings every shard to the other copies of its home, over all n * d links
+        hop; for n > 1 one more step brings every shard to the other copies of its owner, over all n * d links
         evenly, so that the number of chunks becomes a multiple of n * d.
 
     Raises
@@ -195,7 +195,7 @@ def cartesian_power_schedule(topology: Topology, steps: Steps, n: int) -> tuple[
     topology : Topology
         G, any graph that the steps fit.
     steps : Steps
-        Allgather (or reduce-scatter) steps of G: shard v at home at rank v.
+        Allgather (or reduce-scatter) steps of G: shard v owned by rank v.
     n : int
         Dimensions, at least 1.
 
@@ -289,7 +289,7 @@ def _either_way(
 
 
 def _check_steps(function: str, topology: Topology, steps: Steps) -> None:
-    """Refuse steps that are not about one shard per node of the graph, over its links."""
+    """Reject steps that are not about one shard per node of the graph, over its links."""
     n = topology.n_nodes
     if steps.n_ranks != n or not np.array_equal(steps.homes, np.arange(n)):
         raise ScheduleError(

@@ -71,7 +71,7 @@ def exact_choices(problem: Instance, best: Optimum) -> Iterator[FixedTreesOptimu
     Notes
     -----
     At the optimum the links of the bottleneck cut are full, so their capacities must be whole: k is a
-    multiple of the least number for which they are. Others may be rounded down. On large problems just the
+    multiple of the least number for which they are. Others may be rounded down. On large problems only the
     last one.
     """
     last = exact_scale(problem, best)
@@ -96,12 +96,12 @@ class Cut:
 def best_first(
     problem: Instance, best: Optimum, numbers: Iterable[int], known: Iterable[FixedTreesOptimum] = ()
 ) -> Iterator[FixedTreesOptimum]:
-    """The optima with so many trees, the best first, then the fewest trees.
+    """Yield the optima with these numbers of trees, the best first, then the fewest trees.
 
     Parameters
     ----------
     numbers : iterable of int
-        Each k >= 1; an optimum is worked out when nothing better is left to ask for.
+        Each k >= 1; an optimum is computed when nothing better is left.
     known : iterable of FixedTreesOptimum
         These take part.
 

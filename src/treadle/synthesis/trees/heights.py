@@ -1,8 +1,8 @@
-"""How low a forest can be, whoever makes it.
+"""Lower bound on the height of any forest.
 
 Three bounds hold for every forest of the given capacities, and the greatest is taken: distances; what a root
-can reach at once by its own links; and sets joined inside by faster links than outside, which some tree can
-enter only once. Reports print it beside the height of what was made. See `smallest_height`.
+can reach directly by its own links; and sets joined inside by faster links than outside, which some tree can
+enter only once. Reports print it next to the forest's height. See `smallest_height`.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ def smallest_height(problem: Instance, multiplicities: Int64Array, capacities: I
     Notes
     -----
     The greatest of three bounds. Hops to the farthest terminal, of a few roots where there are very many. 2
-    where a root cannot reach all others at once: at height 1 each of its links serves at most r(v) units per
-    terminal that it leads to through relays. And for sets X that are joined by faster links than those around
-    them, one more than the radius of X if the capacity into X is less than twice the trees rooted outside:
-    some tree enters X just once.
+    where a root cannot reach all others directly: at height 1 each of its links carries at most r(v) units
+    per terminal that it leads to through relays. And for sets X that are joined by faster links than those
+    around them, one more than the radius of X if the capacity into X is less than twice the trees rooted
+    outside: some tree enters X just once.
     """
     n = len(problem.terminals)
     if n < 2:
@@ -52,7 +52,7 @@ def smallest_height(problem: Instance, multiplicities: Int64Array, capacities: I
 
 
 def _has_narrow_root(problem: Instance, multiplicities: Int64Array, capacities: Int64Array) -> bool:
-    """Some root cannot send all its trees straight to everybody."""
+    """Whether some root cannot send all its trees directly to all ranks."""
     n = len(problem.terminals)
     rank_of = positions_of(problem.n_nodes, problem.terminals)
     starts = np.flatnonzero((rank_of[problem.tails] >= 0) & (problem.tails != problem.heads))

@@ -1,8 +1,8 @@
 """The flow problem behind a collective: terminals with weights in a directed capacitated graph.
 
-One formulation serves all: shards of weight 1 are an allgather, one weight that is not 0 a broadcast, and
-reducing collectives are the same on the transpose. Condition C, d+(S) >= r(S) for every S that leaves out
-some rank, holds if and only if every rank can receive all R units from a source that feeds r(v) to each v
+One formulation covers all: shards of weight 1 are an allgather, one weight that is not 0 a broadcast, and
+reducing collectives are the same on the transpose. The cut condition, d+(S) >= r(S) for every S that leaves
+out some rank, holds if and only if every rank can receive all R units from a source that feeds r(v) to each v
 (Theorem 23). Source: dissertation, appendix B.5; docs/algorithms/forestcoll.md, "Testing condition C".
 """
 
@@ -27,10 +27,10 @@ UNIT_LIMIT = 2**61
 """Capacities and multiplicities in units must sum to less than this in the 64-bit stages."""
 
 WIDE_LIMIT = 2**126
-"""What two sides of a cut are compared in must be less than this."""
+"""Both sides of a cut's comparison must be less than this."""
 
 _QUICK = 2**20
-"""Terminals times arcs below which cuts are sought in milliseconds, without a thread to watch."""
+"""Terminals times arcs below which cuts are found in milliseconds, without a thread."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Instance:
 
     @property
     def relays(self) -> Int32Array:
-        """Nodes that are no terminals: switches and forwarders."""
+        """Nodes that are not terminals: switches and forwarders."""
         relay = ~mask_of(self.n_nodes, self.terminals)
         return np.flatnonzero(relay).astype(np.int32)
 
@@ -87,7 +87,7 @@ def instance_of(topology: Topology, collective: Collective) -> Instance:
     Raises
     ------
     ScheduleError
-        If ranks and forwarders are not just the compute nodes of the fabric.
+        If ranks and forwarders are not exactly the compute nodes of the fabric.
     InfeasibleError
         If a compute node has an injection cap, which forests cannot express.
     """

@@ -25,13 +25,14 @@ MOST_LINKS = 2**13
 _MOST_CUTS = 2**9
 _SAFE = 2**31
 _CLOSE = 1e-7
-"""What floats may be off, as a share."""
+"""Relative tolerance of floats."""
 _LARGEST_DENOMINATOR = 2**10
 _LARGEST_SCALE = 2**20
 
 
 def capacities_within(problem: Instance, limits: Int64Array, trees: int) -> Int64Array | None:
-    """Whole capacities up to `limits`, balanced at every relay, that hold `trees` trees per unit of weight.
+    """Integral capacities up to `limits`, balanced at every relay, that hold `trees` trees per unit of
+    weight.
 
     Parameters
     ----------
@@ -43,7 +44,7 @@ def capacities_within(problem: Instance, limits: Int64Array, trees: int) -> Int6
     Returns
     -------
     array of int64, shape (m,), or None
-        None if there are none; or if the integer program is too large to tell.
+        None if none exist, or if the integer program is too large.
 
     Notes
     -----
@@ -88,7 +89,7 @@ def _crossing(problem: Instance, nodes: Int32Array) -> list[int]:
 
 
 def _add_balance(program: IntegerProgram, problem: Instance) -> None:
-    """As much into as out of every relay; column e is the capacity of link e."""
+    """Rows for equal ingress and egress of every relay; column e is the capacity of link e."""
     for relay in problem.relays.tolist():
         into = np.flatnonzero((problem.heads == relay) & (problem.tails != relay)).tolist()
         out = np.flatnonzero((problem.tails == relay) & (problem.heads != relay)).tolist()

@@ -34,7 +34,7 @@ def prune_for_switches(topology: Topology, schedule: ForestSchedule) -> Pruning:
     Out-trees use switches with `multicast`, in-trees those with `aggregation`. Throughput does not change:
     that of allgather and reduce-scatter is bound by a cut. Total traffic and the load on hosts do.
 
-    A switch that works by itself is used wherever a tree passes it again. One that works for ranks that ask
+    A switch that operates by itself is used wherever a tree passes it again. A GPU-initiated one
     loads other links besides, the asker's own above all: `use_operations` decides for which trees that pays.
 
     Trees that were packed through switches stay as they are.

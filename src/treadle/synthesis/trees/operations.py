@@ -1,4 +1,4 @@
-"""Operations of switches that work for ranks which ask, in place of sends from rank to rank through them."""
+"""GPU-initiated in-network operations instead of sends from rank to rank through switches."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def use_operations(topology: Topology, schedule: ForestSchedule, loads: Sequence
     The sends of a tree that go from rank to rank over a switch and nothing else become one operation of the
     sender that is nearest to the root, if it crosses fewer links than they do: 1 and one for each rank at the
     switch, against 2 for each send. It also crosses links that the sends do not
-    (`treadle.schedules.in_network`): it is used for as many of the tree's units as these have room
+    (`treadle.schedules.in_network`): it is used for as many of the tree's units as these have capacity
     for. Where the links into ranks are full, as
     an allgather's in one box, they have none.
     """
@@ -73,7 +73,7 @@ class _Room:
         return [*links, *sides]
 
     def take(self, more: Sequence[int], fewer: Sequence[int], units: int) -> int:
-        """Cross links more and fewer times for so many units, or for as many as there is room for."""
+        """Change the crossings of links for a number of units, or for as many as fit."""
         topology, change = self._topology, Counter[int]()
         for links, step in ((more, 1), (fewer, -1)):
             for link in links:
@@ -144,7 +144,7 @@ class _Oriented:
 
 
 def _parts(fabric: _Oriented, spec: TreeSpec, switches: Sequence[_Switch], room: _Room) -> Iterator[TreeSpec]:
-    """The tree with operations at the switches, in parts where these serve some units only."""
+    """The tree with operations at the switches, split where these apply to some units only."""
     for place, switch in enumerate(switches):
         sends = fabric.sends(spec, switch)
         # an operation crosses a link of each member and the asker's; sends cross two links each

@@ -2,8 +2,8 @@
 
 The steps follow one another: the optimum gives x*, x* and the bandwidths a number of trees and whole
 capacities, edge splitting a graph on the ranks alone, and Edmonds' theorem spanning trees in it, whose arcs
-are mapped back to paths of links. Each step keeps condition C, so each exists if the one before did. Source:
-dissertation, chapter 4 and appendix B.5; docs/algorithms/forestcoll.md.
+are mapped back to paths of links. Each step keeps the cut condition, so each exists if the one before did.
+Source: dissertation, chapter 4 and appendix B.5; docs/algorithms/forestcoll.md.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ from treadle.topologies.topology import Topology
 from treadle.unsupported import Unsupported
 
 FEW_RANKS = 256
-"""Up to so many ranks superposed layers give way to the packers of the logical graph, and fabrics without
-switches are packed both in pieces and as a whole."""
+"""Number of ranks up to which components give way to the packers of the logical graph, and fabrics without
+switches are packed both by subproblems and undivided."""
 
 
 def synthesise(
@@ -71,7 +71,8 @@ def synthesise(
         `treadle.synthesis.trees.allreduce` for what is better than that.
     budget : TreeBudget, optional
     packer : Packer, optional
-        Just this one, and growth should it fail; default: see `treadle.synthesis.trees.packers.packers`.
+        Only this one, and incremental packing if it fails; default: see
+        `treadle.synthesis.trees.packers.packers`.
 
     Raises
     ------
@@ -278,7 +279,7 @@ def pack_forest(topology: Topology, collective: Collective, root_multiplicity: S
     topology : Topology
         `bandwidths` are numbers of trees; switches balanced.
     collective : Collective
-        Tells ranks and forwarders, and by its kind the direction: in-trees for reduce-scatter and reduce.
+        Gives ranks and forwarders, and by its kind the direction: in-trees for reduce-scatter and reduce.
     root_multiplicity : sequence of int, length N
 
     Raises

@@ -1,11 +1,11 @@
 """Edge splitting: a switch-free logical graph of equal throughput, with the physical paths of its arcs.
 
 Replacing units u -> w and w -> t by u -> t lowers d+(S) only for sets with u, t on one side and w on the
-other. A level of switches is split at once by an even pairing of what arrives with what leaves; one check of
-condition C finds the cuts that this hurt, which are mended by changing partners. Where that does not end,
-amounts come one by one from Theorem 28, which always ends (Mader; Bang-Jensen, Frank and Jackson 1995).
-Source: dissertation, Algorithm 3, appendix B.5.2 (Theorems 26 to 28); docs/algorithms/forestcoll.md, "Switch
-removal". The work is done in `src/core/trees`.
+other. A level of switches is split together by an even pairing of ingress with egress; one check of
+the cut condition finds the cuts that this violates, which are repaired by changing partners. Where that does
+not end, amounts come one by one from Theorem 28, which always ends (Mader; Bang-Jensen, Frank and Jackson
+1995). Source: dissertation, Algorithm 3, appendix B.5.2 (Theorems 26 to 28); docs/algorithms/forestcoll.md,
+"Switch removal". The work is done in `src/core/trees`.
 """
 
 from __future__ import annotations
@@ -107,17 +107,17 @@ def _sums(problem: Instance, capacities: Int64Array) -> tuple[NDArray[Any], NDAr
 def remove_switches(
     problem: Instance, capacities: Int64Array, multiplicities: Int64Array, *, mend_limit: int = -1
 ) -> LogicalGraph:
-    """Replace every relay by logical arcs without violating condition C of any cut.
+    """Replace every relay by logical arcs without violating the cut condition.
 
     Parameters
     ----------
     problem : Instance
     capacities : array of int64, shape (m,)
-        Units; condition C (d+(S) >= r(S)) must hold for them.
+        Units; the cut condition (d+(S) >= r(S)) must hold for them.
     multiplicities : array of int64, shape (N,)
         r(v) of each terminal.
     mend_limit : int
-        Cuts to mend per level before exact splitting takes over; negative: enough for all fabrics known.
+        Cuts to repair per level before exact splitting takes over; negative: enough for all fabrics known.
 
     Raises
     ------
@@ -127,7 +127,7 @@ def remove_switches(
     Notes
     -----
     Each level of switches is split by one even pairing that is then checked as a whole; a violated cut is
-    mended by exchanging split partners across it, and where that does not end, amounts come one by one from
+    repaired by exchanging split partners across it, and where that does not end, amounts come one by one from
     Theorem 28. Self-loops u -> w -> u are dropped when no cut needs them.
     Source: Algorithm 3, Theorems 26-28 (B.5.2).
     """

@@ -1,4 +1,4 @@
-"""How many trees a forest may have."""
+"""Limits on the number of trees of a forest."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from treadle.arrays import Int64Array
 from treadle.errors import ScheduleError
 
 MAX_TREES = 64
-"""By default forests have up to this many trees per rank."""
+"""Default limit of trees per rank."""
 
 MAX_DYADIC_TREES = 16
-"""So many per rank at most where throughput is given up for a power of two."""
+"""Limit per rank where throughput is given up for a power of two."""
 
 MOST_SCANNED = 2**12
-"""Where a limit is larger, the best of so many is sought, and the fewest trees that attain the optimum."""
+"""Number of trees searched for the best, if a limit is larger, besides the fewest that attain the optimum."""
 
 FEWEST_OF_ONE = 8
 """Trees of a single root behind switches, if these are lower: where ranks send as much as they receive, one
 tree is a chain, and of several each rank sends on one to many."""
 
 DYADIC_LOSS = Fraction(1, 100)
-"""What plans give up at most for a power of two of chunks."""
+"""Largest loss of plans for a power of two of chunks."""
 
 
 @dataclass(frozen=True)
 class TreeBudget:
-    """How many trees per root to use.
+    """Number of trees per root to use.
 
     Parameters
     ----------
     trees : int, optional
-        Just this many (fixed k).
+        Exactly this many (fixed k).
     max_trees : int, optional
         The best number up to this one; fewest at equal throughput. Beyond `MOST_SCANNED` only the number that
         attains the optimum counts.
@@ -50,9 +50,9 @@ class TreeBudget:
     At most one of the first three may be given. None: the optimum if it needs at most 64 trees per rank, else
     the best with at most 64 (on average: a single root may have those of all ranks). With a `dyadic_loss`
     these come after the optimum in a power of two of chunks, and after the fewest chunks, up to 16 per rank,
-    that are a power of two and lose less. Nothing is given up where the number of ranks is no power of two:
-    chunks of equal shards then are none either, and chunks of the whole buffer are cut anew when lowered. Of
-    a single root a multiple of the number is taken where its trees are lower, see `lower_number`.
+    that are a power of two and lose less. Nothing is given up where the number of ranks is not a power of
+    two: chunks of equal shards then are none either, and chunks of the entire buffer are split again when
+    lowered. For a single root a multiple of the number is used if it reduces the height, see `lower_number`.
     """
 
     trees: int | None = None
@@ -70,7 +70,7 @@ class TreeBudget:
 
     @property
     def is_default(self) -> bool:
-        """Neither a number nor a limit nor the optimum was asked for."""
+        """Whether neither a number nor a limit nor the optimum was given."""
         return self.trees is None and self.max_trees is None and not self.exact
 
     def dyadic_numbers(self, weights: Sequence[int], per_rank: int) -> list[int]:
@@ -95,17 +95,17 @@ class TreeBudget:
         return [2**exponent for exponent in range(most.bit_length())]
 
     def lossy_numbers(self, weights: Sequence[int]) -> list[int]:
-        """Those of `dyadic_numbers` for which a little throughput may be given up."""
+        """The `dyadic_numbers` for which a little throughput may be given up."""
         return self.dyadic_numbers(weights, MAX_DYADIC_TREES) if is_dyadic(len(weights)) else []
 
 
 def lower_number(budget: TreeBudget, weights: Int64Array, trees: int) -> int | None:
-    """A multiple of so many trees per unit of weight that a single root had better have, if they are lower.
+    """Multiple of the trees per unit of weight that reduces the height of a single root's trees, if any.
 
     Returns
     -------
     int or None
-        None with several roots, with `FEWEST_OF_ONE` trees or more, or if their number was asked for.
+        None with several roots, with `FEWEST_OF_ONE` trees or more, or if their number was given.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""How many trees per root, and the capacities in trees that the pipeline can work with."""
+"""Number of trees per root, and capacities in trees for the pipeline."""
 
 from __future__ import annotations
 
@@ -98,7 +98,8 @@ def exact_number(problem: Instance, best: Optimum) -> int:
 
 
 def dyadic_alternative(topology: Topology, collective: Collective) -> tuple[int, Fraction]:
-    """Of 1, 2, 4, 8 and 16 trees per unit of weight the fewest that lose less than 1%, else the best.
+    """Choose among 1, 2, 4, 8 and 16 trees per unit of weight the fewest that lose less than 1%, else the
+    best.
 
     Returns
     -------
@@ -113,7 +114,7 @@ def dyadic_alternative(topology: Topology, collective: Collective) -> tuple[int,
 
 
 def common_number(problems: Sequence[Instance], limit: int) -> int:
-    """The number of trees, up to the limit, with which the problems take least time one after the other."""
+    """The number of trees, up to the limit, with which the problems take minimum time one after the other."""
     optima = [instance_optimum(problem) for problem in problems]
     cuts = [known_cuts(problem, best) for problem, best in zip(problems, optima, strict=True)]
 
@@ -140,7 +141,7 @@ _MOST_PROGRAMS = 16
 """Integer programs for balanced capacities, of as many numbers of trees."""
 
 _MOST_SCALES = 2**10
-"""Scales above the lower bound that are told apart."""
+"""Scales above the lower bound that are distinguished."""
 
 
 @dataclass(frozen=True)
@@ -202,7 +203,7 @@ def _balanced(
 
 
 def _next_scale(problem: Instance, fixed: FixedTreesOptimum) -> TreeUnits:
-    """As many trees at the least scale above whose floors can be balanced and hold them.
+    """Return the trees at the least scale above whose floors can be balanced and hold them.
 
     More capacity holds what less did, so bisection finds it. One that makes all capacities whole is enough in
     any case.

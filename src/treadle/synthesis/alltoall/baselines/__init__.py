@@ -1,7 +1,7 @@
 """Classic ways to do an all-to-all, to compare with: routes, and steps.
 
 Each takes a fabric and an all-to-all on some of its compute nodes, and raises ScheduleError where it cannot
-serve them.
+support them.
 """
 
 from treadle.schedules.alltoall.route_cost import route_algbw as route_algbw

@@ -47,7 +47,7 @@ def dimension_order(
     Raises
     ------
     ScheduleError
-        If the fabric is no such grid, or `order` is no order of its axes.
+        If the fabric is not such a grid, or `order` is not an order of its axes.
 
     Notes
     -----

@@ -57,8 +57,8 @@ def equal_weight_shortest_paths(
         An all-to-all.
     max_chunks : int, optional
         Limit of chunks per unit of demand. Where the numbers of paths have a common multiple within it, the
-        shares are exact and the loss is 0; otherwise a unit has so many chunks and paths of a pair differ by
-        one chunk at most; of more paths than chunks, those at even distances in lexicographic order are
+        shares are exact and the loss is 0; otherwise a unit has this many chunks and paths of a pair differ
+        by one chunk at most; of more paths than chunks, those at even distances in lexicographic order are
         taken. Default: 5040, or 64 and fewer where the paths would have over 4 million links.
 
     Returns
@@ -150,14 +150,15 @@ class EqualSplit:
         check_reachable(topology, collective)
         far = ShortestPaths(topology.transpose(), collective).distances(np.ones(topology.n_links))
         self.distance: Int64Array = np.where(np.isinf(far), -1, far).astype(np.int64)
-        """Links from every node to each target rank, shape (N, n), -1 where there is no way."""
+        """Links from every node to each target rank, shape (N, n), -1 if unreachable."""
         self._order = np.argsort(topology.tails, kind="stable")
         self._tails, self._starts = np.unique(topology.tails[self._order], return_index=True)
         self._heads = topology.heads[self._order]
         near = self.distance[:, self._heads]
         self._nearer = (near >= 0) & (near == self.distance[:, topology.tails[self._order]] - 1)
         self.counts = self._counts()
-        """Shortest paths from every node to each target rank, shape (N, n); whole numbers up to 2**53."""
+        """Number of shortest paths from every node to each target rank, shape (N, n); integers up to
+        2**53."""
         begins = self.ranks[self.source]
         self.number = self.counts[self.target, begins]
         """Shortest paths of every demanded pair."""
@@ -195,7 +196,7 @@ class EqualSplit:
         return loads
 
     def paths(self, taken: Int64Array) -> PathSet:
-        """So many paths of each pair, at even distances in lexicographic order of their links."""
+        """Choose paths of each pair, evenly spaced in lexicographic order of their links."""
         pair = np.repeat(np.arange(len(taken)), taken)
         index = np.floor((within(taken) + 0.5) * (self.number / taken)[pair])
         rows = np.full((len(pair), int(self._apart.max())), -1, dtype=np.int32)

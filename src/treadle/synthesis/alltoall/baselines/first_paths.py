@@ -65,7 +65,7 @@ def layered_native_routes(topology: Topology, collective: Collective) -> RouteSc
 
 
 def native_routes(topology: Topology, collective: Collective) -> RouteSchedule:
-    """All sends at once, each along one path of fewest hops, whatever else uses its links.
+    """All sends concurrently, each along one path of fewest hops, whatever else uses its links.
 
     Parameters
     ----------

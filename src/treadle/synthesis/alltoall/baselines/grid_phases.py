@@ -1,4 +1,4 @@
-"""Exchanges along all axes of a grid at once, one after another: each part of the data has its order."""
+"""Exchanges along all axes of a grid in turn: each part of the data has its own order."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def grid_exchange(name: str, grid: GridFabric, collective: Collective) -> Exchan
 
 @dataclass(frozen=True, eq=False)
 class _Timing:
-    """When messages along an axis cross which link.
+    """Crossing times of links by messages along an axis.
 
     Parameters
     ----------
@@ -151,7 +151,7 @@ def _members(grid: GridFabric, axis: int, begin: Int64Array, end: Int64Array) ->
     """Number of each shard among those of its message, which are on one line along the axis.
 
     On another axis, either the target's coordinate is that of the line, or, before that axis' turn, the
-    source's; the difference of the two tells shards apart either way.
+    source's; the difference of the two distinguishes shards either way.
     """
     number = np.zeros(end.shape[1], dtype=np.int64)
     for other in range(grid.n_axes):
@@ -162,22 +162,23 @@ def _members(grid: GridFabric, axis: int, begin: Int64Array, end: Int64Array) ->
 
 
 def hypercube_in_order_of_addresses(topology: Topology, _: Collective) -> Unsupported | None:
-    """Just the links of such a fabric."""
+    """Exactly the links of such a fabric."""
     return unsupported_reason(_hypercube, topology)
 
 
 def mesh_in_row_major_order(topology: Topology, _: Collective) -> Unsupported | None:
-    """Just the links of such a fabric."""
+    """Exactly the links of such a fabric."""
     return unsupported_reason(_mesh, topology)
 
 
 def torus_in_row_major_order(topology: Topology, _: Collective) -> Unsupported | None:
-    """Just the links of such a fabric."""
+    """Exactly the links of such a fabric."""
     return unsupported_reason(_torus, topology)
 
 
 def hypercube_exchange(topology: Topology, collective: Collective) -> ExchangeSchedule:
-    """One dimension after another, d orders at once: part c of every shard takes dimension c + t in step t.
+    """One dimension after another, in d concurrent orders: part c of every shard takes dimension c + t in
+    step t.
 
     Parameters
     ----------
@@ -218,7 +219,8 @@ def hypercube_exchange(topology: Topology, collective: Collective) -> ExchangeSc
 
 
 def mesh_exchange(topology: Topology, collective: Collective) -> ExchangeSchedule:
-    """Exchanges along rows and columns at once, farthest first, each with a part of the data; then swapped.
+    """Exchanges along rows and columns concurrently, farthest first, each with a part of the data; then
+    swapped.
 
     Parameters
     ----------
@@ -235,12 +237,12 @@ def mesh_exchange(topology: Topology, collective: Collective) -> ExchangeSchedul
     Notes
     -----
     Exact cost for equal demands on all N nodes, longest side a, n axes: N floor(a^2 / 4) / a units of demand
-    over the middle links, which for even a is what the bisection asks for: a^3 / 4 on a square mesh. With
+    over the middle links, which for even a is what the bisection requires: a^3 / 4 on a square mesh. With
     equal sides T_L = n g(a), g = 1, 2, 3, 5, 6, 8, 10 for a = 2 to 8, about 1.8 a beyond; else n times the
     largest N floor(a_k^2 / 4) / a_k in units of N / a, rounded up.
 
     Source: Scott, Efficient all-to-all communication patterns in hypercube and mesh topologies (DMCC 1991),
-    whose a^3 / 4 phases send single messages over whole paths at once, which takes wormhole routing. This is
+    whose a^3 / 4 phases send single messages over entire paths, which takes wormhole routing. This is
     the store-and-forward equivalent: same busy links, data of many pairs in a message, one hop per step.
 
     Examples

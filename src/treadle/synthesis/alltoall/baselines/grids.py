@@ -45,7 +45,7 @@ class GridFabric:
 
 
 def mesh_torus_or_hypercube(topology: Topology, _: Collective) -> Unsupported | None:
-    """Just the links of a grid, nodes in row-major order."""
+    """Exactly the links of a grid, nodes in row-major order."""
     return unsupported_reason(find_grid, topology, "grid")
 
 

@@ -53,7 +53,7 @@ class SinglePathResult:
 
     @property
     def gap(self) -> float:
-        """By what share of `time` the best choice may be faster."""
+        """Optimality gap of `time`."""
         return max(0.0, 1 - self.bound / float(self.time))
 
 

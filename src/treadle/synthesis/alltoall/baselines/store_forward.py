@@ -21,7 +21,7 @@ MAX_SENDS = 5 * 10**7
 """Most sends of a baseline's schedule."""
 
 Round = tuple[BoolArray, NDArray[np.integer]]
-"""Which shards move, shape (S,), and the ranks that they move to, shape (S,)."""
+"""Moving shards, shape (S,), and their target ranks, shape (S,)."""
 
 
 def check_compute_only(name: str, topology: Topology) -> None:

@@ -180,7 +180,7 @@ def _generalized_kautz(d: int, m: int, depth: int) -> Proposals:
 
 
 def _letters(d: int, length: int, n: int) -> Proposals:
-    """The same permutation of letters at every place of a de Bruijn word."""
+    """The same permutation of symbols at every position of a de Bruijn word."""
     if d**length != n:
         return
     digits = np.arange(n, dtype=np.int64)[:, None] // d ** np.arange(length) % d
@@ -192,9 +192,9 @@ def _letters(d: int, length: int, n: int) -> Proposals:
 
 
 def _kautz_letters(d: int, length: int, n: int) -> Proposals:
-    """The same permutation of letters at every place of a Kautz word.
+    """The same permutation of symbols at every position of a Kautz word.
 
-    A letter but the first is written as its rank among those that differ from its predecessor.
+    A symbol but the first is written as its rank among those that differ from its predecessor.
     """
     if d**length * (d + 1) != n:
         return
@@ -223,7 +223,7 @@ def _translations(topology: Topology) -> Proposals:
 
 
 def _expanded(name: str, fabrics: list[str], numbers: list[int], depth: int) -> Proposals:
-    """What automorphisms of the inner fabrics become in a line graph, an expansion or a product."""
+    """Lift automorphisms of the inner fabrics to a line graph, an expansion or a product."""
     try:
         inner = [parse(text) for text in fabrics]
     except TreadleError:
@@ -247,7 +247,7 @@ def _expanded(name: str, fabrics: list[str], numbers: list[int], depth: int) -> 
 
 
 def _with_cards(topology: Topology, fabric: str, depth: int) -> Proposals:
-    """What automorphisms of the fabric inside become when cards follow their hosts."""
+    """Lift automorphisms of the inner fabric, where cards follow their hosts."""
     try:
         inner = parse(fabric)
     except TreadleError:

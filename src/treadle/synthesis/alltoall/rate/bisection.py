@@ -39,7 +39,7 @@ class CutBound:
         Upper bound on F, bytes/s per unit of demand: capacity of the links out of the set over the demand of
         ranks inside for ranks outside.
     is_exact : bool
-        True if all cuts (of the kind asked for) were tried, so that none proves less; the bound holds
+        True if all cuts (of the given kind) were tried, so that none proves less; the bound holds
         anyway.
     """
 
@@ -162,7 +162,7 @@ class _CutSearch:
             return np.where(demand > 0.5, capacity / demand, np.inf)
 
     def _has_halves(self, inside: NDArray[np.integer]) -> BoolArray:
-        """Whether so many ranks inside make a bisection."""
+        """Whether this number of ranks inside makes a bisection."""
         total = int(self._is_rank.sum())
         return np.isin(inside, [total // 2, total - total // 2])
 
@@ -170,7 +170,7 @@ class _CutSearch:
         return bool(self._has_halves(np.array([self._is_rank[mask].sum()]))[0])
 
     def is_allowed(self, mask: BoolArray) -> bool:
-        """Whether the cut is of the kind asked for and has demand across it."""
+        """Whether the cut is of the given kind and has demand across it."""
         balanced = not self._is_balanced or self._is_half(mask)
         return balanced and bool(self._demand[mask][:, ~mask].any())
 
@@ -255,7 +255,7 @@ class _CutSearch:
 
 
 def _entering(matrix: Float64Array) -> Float64Array:
-    """What enters each prefix 1, ..., n - 1 of the rows and columns."""
+    """Return the ingress of each prefix 1, ..., n - 1 of the rows and columns."""
     n = len(matrix)
     change = np.zeros(n + 1)
     row, column = np.nonzero(np.tril(matrix, -1))
@@ -265,7 +265,7 @@ def _entering(matrix: Float64Array) -> Float64Array:
 
 
 class _Leaving:
-    """What leaves a set of nodes, kept up to date as nodes change sides."""
+    """Egress of a set of nodes, updated as nodes change sides."""
 
     def __init__(self, matrix: Float64Array, inside: BoolArray) -> None:
         self._matrix = matrix
@@ -274,7 +274,7 @@ class _Leaving:
         self.total = float(self._out[inside].sum())
 
     def after(self, inside: BoolArray) -> Float64Array:
-        """What would leave if just that node changed sides, for every node."""
+        """Return the egress after each single node's change of sides."""
         gain = self._out - self._into
         return self.total + np.where(inside, -gain, gain)
 

@@ -1,4 +1,4 @@
-"""Rotations of boxes, and of what is alike within them, proposed by the names of nodes."""
+"""Rotations of boxes and of equivalent parts within them, proposed by the names of nodes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 _WORD = re.compile(r"([A-Za-z_]*[A-Za-z_])(\d+)$")
 
 Shifts = Mapping[tuple[int, str], tuple[int, int]]
-"""By place in a name and word: how far its numbers move, and within blocks of how many."""
+"""Shift of the numbers at each position and word of a name, and size of their blocks."""
 
 
 def box_rotations(names: Sequence[str]) -> Iterator[NDArray[np.int64]]:
@@ -51,9 +51,10 @@ def box_rotations(names: Sequence[str]) -> Iterator[NDArray[np.int64]]:
 
 
 def _shifts(counts: Mapping[tuple[int, str], int], holders: set[str]) -> Iterator[Shifts]:
-    """What may turn: what holds others, by itself or with what stands beside it; then what is held.
+    """Yield possible rotations: containers, alone or with their neighbours; then their contents.
 
-    Words at one place turn together (a GPU with its NIC) or alone, rails beside boxes with what is held.
+    Words at one position rotate together (a GPU with its NIC) or alone, rails next to boxes with their
+    contents.
     """
     outer = {key: count for key, count in counts.items() if key[0] == 0 and key[1] in holders}
     beside = {key: count for key, count in counts.items() if key[0] == 0 and key[1] not in holders}

@@ -85,7 +85,7 @@ class RateResult:
 
     @property
     def gap(self) -> float:
-        """How far the optimum may be above `rate`, as a share of the upper side."""
+        """Optimality gap of `rate`, relative to the upper side."""
         return 0.0 if self.exact is not None else max(0.0, 1 - self.rate / float(self.upper))
 
     @property

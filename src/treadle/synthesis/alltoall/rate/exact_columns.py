@@ -160,7 +160,7 @@ class RateMaster:
             lengths = np.rint(_START_LENGTH * weight).astype(np.int64)
 
     def _price(self, duals: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> int:
-        """Add the columns that a solution in floats asks for; how many."""
+        """Add the columns that a solution in floats needs; return their number."""
         per_link = duals[: self._symmetry.n_orbits] / self._divisors
         if not per_link.max() > 0:
             return 0
@@ -215,7 +215,7 @@ class RateMaster:
         return True
 
     def _exactly(self) -> tuple[ColumnOptimum | None, int]:
-        """The optimum if exact lengths prove it, and how many columns they ask for otherwise."""
+        """Return the optimum if exact lengths prove it, else the number of columns that they add."""
         vertex = self._lp.exact_optimum()
         if vertex is None:
             return None, 0

@@ -42,7 +42,7 @@ class ExactRate:
     rate : Fraction
         F, bytes/s per unit of demand.
     witness : FlowDualCertificate
-        Lengths, alike on all links of an orbit, that bound F by exactly this rate.
+        Lengths, equal on all links of an orbit, that bound F by exactly this rate.
     symmetry : FlowSymmetry
         The senders that stand for all, and the orbits of links.
     units : tuple of mappings, length R

@@ -58,9 +58,9 @@ def fleischer_rate(
     the phases is a flow that delivers everything; the lengths bound F. Sources: Garg and Koenemann (FOCS
     1998); Fleischer, Approximating fractional multicommodity flow independent of the number of commodities
     (SIAM J. Discrete Math. 13, 2000); Karakostas, Faster approximation schemes for fractional multicommodity
-    flow problems (ACM TALG 4, 2008): all demands of a source at once. Departures: the scheme ends when both
+    flow problems (ACM TALG 4, 2008): all demands of a source together. Departures: the scheme ends when both
     sides are near instead of after the proved number of phases, log(m) / step^2, and steps are halved each
-    time that number has passed, lengths kept, averages begun anew.
+    time that number has passed, lengths kept, averages restarted.
 
     Examples
     --------
@@ -159,7 +159,7 @@ class _Scheme:
         return self.gap
 
     def result(self, is_late: bool, seconds: float) -> RateResult:
-        """Both sides, checked anew."""
+        """Return both sides, checked again."""
         instance = self._instance
         topology, collective = instance.topology, instance.collective
         by_source: FloatArray = np.zeros((collective.n_ranks, topology.n_links))

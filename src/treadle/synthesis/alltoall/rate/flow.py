@@ -16,12 +16,12 @@ from treadle.topologies.topology import Topology
 FloatArray = NDArray[np.float64]
 
 TOLERANCE = 1e-9
-"""Of a source's whole demand: what rounding may create or lose at a node."""
+"""Fraction of a source's total demand that rounding may create or lose at a node."""
 
 
 @dataclass(frozen=True, eq=False)
 class ConcurrentFlow:
-    """How much of each rank's data crosses each link, at one unit of rate per unit of demand.
+    """Amount of each rank's data over each link, at one unit of rate per unit of demand.
 
     Parameters
     ----------
@@ -31,7 +31,7 @@ class ConcurrentFlow:
     Raises
     ------
     ScheduleError
-        If it is no matrix of finite numbers of at least 0.
+        If it is not a matrix of finite numbers of at least 0.
     """
 
     by_source: FloatArray
@@ -47,7 +47,7 @@ class ConcurrentFlow:
 
     @cached_property
     def loads(self) -> FloatArray:
-        """What each link carries, shape (m,)."""
+        """Load of each link, shape (m,)."""
         return frozen(self.by_source.sum(axis=0), np.float64)
 
     def rate(self, topology: Topology) -> float:

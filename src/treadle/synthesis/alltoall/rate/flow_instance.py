@@ -63,7 +63,7 @@ class FlowInstance:
         return found
 
     def unreachable(self, sender: int, node: int) -> InfeasibleError:
-        """The error that no path serves the demand of row `sender` for `node`."""
+        """Return the error that no path carries the demand of row `sender` for `node`."""
         names = self.topology.node_names
         return InfeasibleError(
             f"{self.topology.name}: {names[self.sources[sender]]!r} has data for {names[node]!r}, but no "
@@ -77,7 +77,7 @@ def flow_instance(topology: Topology, collective: Collective) -> FlowInstance:
     Raises
     ------
     ScheduleError
-        If the collective is no all-to-all, or does not fit the fabric.
+        If the collective is not an all-to-all, or does not fit the fabric.
     """
     check_membership(topology, collective)
     senders = collective.pair_demands.senders.astype(np.int32)

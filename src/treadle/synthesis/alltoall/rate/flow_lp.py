@@ -14,14 +14,14 @@ from treadle.math.lp import Entries, Program
 from treadle.synthesis.alltoall.rate.flow_instance import FloatArray, FlowInstance
 
 TOLERANCE = 1e-9
-"""Of feasibility and optimality."""
+"""Tolerance of feasibility and optimality."""
 
 _SIMPLEX_VARIABLES = 8_000
 """Beyond this an interior point with crossover is quicker; both end in a basic solution."""
 
 
 def check_variables(what: str, variables: int, limit: int, remedy: str) -> None:
-    """Refuse a program of too many variables in one line."""
+    """Reject a program of too many variables."""
     if variables > limit:
         raise ScheduleError(f"{what}: {variables} flow variables, expected at most {limit}; {remedy}")
 
@@ -54,7 +54,7 @@ def solve_flow_program(
     TimeLimitError
         If time is up.
     InfeasibleError
-        If there is no optimum.
+        If no optimum was found.
     """
     if time_limit_s is not None and time_limit_s <= 0:  # some versions start all the same
         raise TimeLimitError(what)
@@ -76,7 +76,7 @@ def flow_entries(
     """Coefficients of some flows over the links in use: a row per link, then one per flow and node.
 
     The row of a node is what arrives less what is passed on. What comes back to a flow's start, or leaves its
-    end again, serves nothing and is left out.
+    end again, is useless and is left out.
 
     Parameters
     ----------

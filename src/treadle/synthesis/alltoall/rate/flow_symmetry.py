@@ -1,7 +1,7 @@
-"""Symmetry of an all-to-all: which ranks and links automorphisms make alike, so that one of each will do.
+"""Symmetry of an all-to-all: orbits of ranks and links under automorphisms, so that one of each suffices.
 
-A flow of one rank, moved by all automorphisms, serves all ranks of its orbit and loads all links of an orbit
-alike. So an optimum needs one source per orbit of ranks and one capacity per orbit of links.
+A flow of one rank, moved by all automorphisms, is one for all ranks of its orbit and loads all links of an
+orbit equally. So an optimum needs one source per orbit of ranks and one capacity per orbit of links.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def _symmetry(instance: FlowInstance, maps: Sequence[tuple[Int64Array, Int32Arra
 
 
 def sender_images(instance: FlowInstance, node_map: NDArray[np.integer]) -> Int64Array:
-    """What a map of nodes does to the senders, -1 where it leads elsewhere."""
+    """Images of the senders under a map of nodes, -1 if not a sender."""
     row_of_node = positions_of(instance.topology.n_nodes, instance.sources)
     images: Int64Array = row_of_node[node_map[instance.sources]]
     return images

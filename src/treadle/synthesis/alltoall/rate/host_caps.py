@@ -26,7 +26,7 @@ def folded(found: RateResult, topology: Topology) -> RateResult:
     """A result on `with_host_bottleneck(topology)` as one on the fabric itself.
 
     Links keep their numbers there, so flows and lengths lose what is at the cards; the lengths of the ways
-    into hosts and out of them go to the witness's hosts.
+    into hosts and out of them go to the certificate's hosts.
     """
     m = topology.n_links
     lengths = found.witness.lengths

@@ -1,7 +1,7 @@
 """All-to-all as one linear program with a variable per pair and link: (1)-(5) of the all-to-all paper.
 
 The paper's plain form, for comparison: it has as many variables as pairs times links. Grouping pairs by
-source (programs (6)-(9)) has the same optimum, since what comes from one source can be told apart by its
+source (programs (6)-(9)) has the same optimum, since the data of one source can be distinguished by its
 targets afterwards. Source: Basu et al., section 3.1.1.
 """
 
@@ -64,7 +64,7 @@ def link_mcf(topology: Topology, collective: Collective, *, time_limit_s: float 
     topology : Topology
         Any fabric; every node forwards.
     collective : Collective
-        An all-to-all; demand w_ij makes (4) ask for F * w_ij.
+        An all-to-all; demand w_ij makes (4) require F * w_ij.
     time_limit_s : float, optional
 
     Raises

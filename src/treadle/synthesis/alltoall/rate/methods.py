@@ -46,7 +46,7 @@ def rate_by(
     gap: float,
     time_limit_s: float | None = None,
 ) -> RateResult:
-    """Both sides of the optimum by a method that is no cut.
+    """Both sides of the optimum by a method that is not a cut.
 
     Parameters
     ----------

@@ -24,7 +24,7 @@ class PathTrees:
     Parameters
     ----------
     distance : array of int64, shape (R, n)
-        Length of the path to each node; -1 where there is no way.
+        Length of the path to each node; -1 if unreachable.
     into : array of int64, shape (R, n)
         Last link of that path, by its place among the instance's links; -1 at the source and out of reach.
     hops : array of int64, shape (R, n)
@@ -57,7 +57,7 @@ class PathTreeFinder:
 
     @property
     def longest(self) -> int:
-        """Length of links up to which distances can be told apart in 64 bits."""
+        """Length of links up to which distances can be distinguished in 64 bits."""
         return (MAX_TOTAL - 1) // (self._n + 1) ** 2
 
     def trees(self, lengths: Int64Array) -> PathTrees:

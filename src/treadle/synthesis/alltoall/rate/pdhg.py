@@ -29,7 +29,7 @@ from treadle.synthesis.parallel import core_threads
 _VIOLATED, _STUCK = 1, 3
 
 SMALLEST_GAP = 1e-9
-"""What double precision can certify."""
+"""Smallest gap that double precision can certify."""
 
 _WIDE = 1e3
 """Ratio of bandwidths beyond which the sides meet late, if links that are never full count as they are."""
@@ -71,7 +71,7 @@ def pdhg_rate(
     Raises
     ------
     InfeasibleError
-        If no path serves a demand.
+        If a demand has no path.
     ScheduleError
         If there are too many sources and links.
 

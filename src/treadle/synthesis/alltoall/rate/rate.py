@@ -50,7 +50,7 @@ def optimal_rate(
     start: RateResult | None = None,
     cards_forward: bool = False,
 ) -> RateResult:
-    """F, the largest rate at which every pair's data can flow at once, between two certified sides.
+    """F, the largest rate at which every pair's data can flow concurrently, between two certified sides.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ def optimal_rate(
     Raises
     ------
     ScheduleError
-        If the collective is no all-to-all on the fabric, or the gap is out of range.
+        If the collective is not an all-to-all on the fabric, or the gap is out of range.
     InfeasibleError
         If a rank has data for one that it cannot reach.
 

@@ -1,4 +1,4 @@
-"""The optimal rate beside routes that are near it: their flow is where the primal-dual method begins.
+"""The optimal rate for routes that are near it: the primal-dual method starts from their flow.
 
 Routes found by local search are near the flow that the method would have to find first: only the upper
 side is left to be closed. Source: docs/algorithms/alltoall-routes.md, "Many pairs: local search".
@@ -36,7 +36,7 @@ def rate_with_routes(topology: Topology, collective: Collective, routes: RouteSc
     collective : Collective
         An all-to-all.
     routes : RouteSchedule
-        That serve it.
+        Routes of it.
 
     Raises
     ------

@@ -21,7 +21,7 @@ _EVEN = 1e-12
 
 
 def spread_flow(instance: FlowInstance, symmetry: FlowSymmetry, flows: FloatArray) -> FloatArray:
-    """What each rank's flow takes over each link, the loads even over the orbits of links.
+    """Each rank's flow over each link, with equal loads over the orbits of links.
 
     Parameters
     ----------

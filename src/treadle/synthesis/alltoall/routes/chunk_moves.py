@@ -14,7 +14,7 @@ from treadle.synthesis.runs import within
 _MOST_MOVES = 20_000
 
 _MOST_CELLS = 2**24
-"""Links of alternatives kept at once; more than that are found anew when they are needed."""
+"""Links of alternatives in memory; more than that are recomputed when they are needed."""
 
 _LOWER = 1 - 1e-12
 """A move must lower the longest time by more than rounding does."""

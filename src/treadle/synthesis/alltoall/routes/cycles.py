@@ -1,4 +1,4 @@
-"""Removal of cycles from link flows: what goes round reaches nobody."""
+"""Removal of cycles from link flows, since circulating flow reaches no rank."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def cancel_cycles(topology: Topology, flows: Float64Array) -> Float64Array:
 
     Notes
     -----
-    Links that lie between no two cycles are found for all sources at once; only what remains is searched.
+    Links that lie between no two cycles are found for all sources together; only the rest is searched.
     """
     flows = np.where(flows > DUST * flows.max(initial=0.0), flows, 0.0)
     flows[:, topology.tails == topology.heads] = 0.0

@@ -23,12 +23,12 @@ _Found = list[tuple[int, int, list[int]]]
 """Paths as (source, target, links)."""
 
 _BLOCK = 2**16
-"""Pairs times links at once: what fits the cache; dask's workers pay for every large array once more."""
+"""Pairs times links per batch: fits the cache; dask's workers pay for every large array once more."""
 
 _FAR = 2**20
 
 _LEAST_PAIRS, _LEAST_SOURCES = 256, 4
-"""Of a piece of work."""
+"""Pairs of a task."""
 
 
 def disjoint_paths(topology: Topology, collective: Collective) -> PathSet:
@@ -48,7 +48,7 @@ def disjoint_paths(topology: Topology, collective: Collective) -> PathSet:
 
     Notes
     -----
-    Successive shortest augmenting paths (Suurballe, 1974) in unit capacities; many pairs at once, each with
+    Successive shortest augmenting paths (Suurballe, 1974) in unit capacities; many pairs per batch, each with
     rounds of Bellman and Ford over its residual links. Source of the set: section 3.1.4 of the all-to-all
     paper.
     """
@@ -217,7 +217,7 @@ def _of_length(
 ) -> list[list[int]]:
     """Up to `most` simple paths of exactly `hops` links; depth first, never too far from the end.
 
-    Turns are taken by rotating each node's links by its depth, so that cut-off sets are not all alike.
+    Turns are taken by rotating each node's links by its depth, so that cut-off sets are not all equal.
     """
     found: list[list[int]] = []
     path: list[int] = []

@@ -35,7 +35,7 @@ _DUST = 1e-9
 """Share of a pair's demand below which what is left to route counts as rounding."""
 
 _LEAST_WALKS, _LEAST_SEARCHES = 256, 16
-"""Sources of a piece of work: fewer walk, or search, side by side at hardly less cost."""
+"""Sources of a task: fewer would walk, or search, side by side at hardly less cost."""
 
 
 def extract_paths(
@@ -73,7 +73,7 @@ def extract_paths(
     -----
     A flow of one source without cycles can be taken apart sink by sink in any order: after each path it is
     still a flow that delivers the rest (section 3.2.1 of the all-to-all paper needs a flow for each pair).
-    All sources are taken apart side by side, in pieces where workers are processes (`synthesis.parallel`).
+    All sources are decomposed side by side, in tasks where workers are processes (`synthesis.parallel`).
     """
     if flows.shape != (collective.n_ranks, topology.n_links):
         raise ScheduleError(

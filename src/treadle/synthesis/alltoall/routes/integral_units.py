@@ -43,7 +43,7 @@ def least_integral(weights: Float64Array) -> int:
 
 
 def rounded_units(pair: Int64Array, wanted: Float64Array, total: Int64Array) -> Int64Array:
-    """Whole numbers near the wanted ones that add up for each pair, by largest remainders.
+    """Round to integers that add up for each pair, by largest remainders.
 
     Parameters
     ----------
@@ -81,12 +81,12 @@ def rounded_routes(
     Parameters
     ----------
     collective : Collective
-        That the routing serves.
+        Collective of the routing.
     routing : WeightedPaths
     chunks : int, optional
         P per unit of demand; default the least up to 64 that makes every weight whole, or 64.
     parts : int, optional
-        Every path takes a whole number of so many equal parts of its pair's demand, instead.
+        Every path takes an integral number of this many equal parts of its pair's demand, instead.
 
     Notes
     -----

@@ -98,7 +98,7 @@ def layered_routes(
     target : float
         Stop at this part of the rate without layers.
     searches : int
-        Most searches for better orders, each judged by a linear program. Default: 4, and up to 12 on small
+        Most searches for better orders, each evaluated by a linear program. Default: 4, and up to 12 on small
         fabrics.
     seed : int
         The same seed gives the same routes.

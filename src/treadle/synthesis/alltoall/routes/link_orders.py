@@ -164,7 +164,8 @@ def _factorisations(n: int) -> list[tuple[int, ...]]:
 
 
 def _steps(topology: Topology, sides: tuple[int, ...]) -> tuple[Int64Array, Int64Array, Int64Array] | None:
-    """Dimension, direction (0 up, 1 down) and start coordinate of every link; None if some is no step."""
+    """Dimension, direction (0 up, 1 down) and start coordinate of every link; None if some link is not a
+    step."""
     tails = np.array(np.unravel_index(topology.tails, sides))
     heads = np.array(np.unravel_index(topology.heads, sides))
     moved = tails != heads

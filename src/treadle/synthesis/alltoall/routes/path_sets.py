@@ -126,7 +126,7 @@ _SPREAD = np.uint64(0x9E3779B97F4A7C15)
 def fingerprints(
     source: NDArray[np.integer], target: NDArray[np.integer], rows: NDArray[np.integer]
 ) -> NDArray[np.uint64]:
-    """64 bits that tell paths apart: simple paths of a pair differ in their sets of links."""
+    """Hash paths to 64 bits: simple paths of a pair differ in their sets of links."""
     ends = source.astype(np.uint64) << np.uint64(32) | target.astype(np.uint64)
     total = scramble(ends * _SPREAD)
     for column in rows.T:
@@ -160,7 +160,7 @@ def routes_of(
     n_chunks: int,
     layer: Int32Array | None = None,
 ) -> RouteSchedule:
-    """The schedule in which path p carries units[p] chunks, all in layer 0 unless told otherwise."""
+    """Return the schedule in which path p carries units[p] chunks, all in layer 0 by default."""
     return RouteSchedule(
         n_ranks=collective.n_ranks,
         n_chunks=n_chunks,
@@ -180,7 +180,7 @@ def single_routes(collective: Collective, paths: PathSet) -> RouteSchedule:
 
 
 def check_limits(chunks: int | None, max_routes: int | None) -> None:
-    """ScheduleError if no schedule can have so many chunks, or so few routes a pair."""
+    """Raise ScheduleError if no schedule can have this many chunks, or this few routes per pair."""
     if chunks is not None and not 1 <= chunks <= MAX_UNITS:
         raise ScheduleError(f"routes: {chunks} chunks per unit of demand, expected 1 to 2**24")
     if max_routes is not None and max_routes < 1:
@@ -208,7 +208,7 @@ def merge(*sets: PathSet) -> PathSet:
 
 
 class PathSearch(Protocol):
-    """What a finder has found for some lengths."""
+    """Result of a finder for some lengths."""
 
     distance: Float64Array
     """From every rank to every node, shape (N, n); inf where no path is permitted."""
@@ -253,7 +253,7 @@ class ShortestPaths:
         self._name = topology.name
 
     def distances(self, lengths: Float64Array) -> Float64Array:
-        """From every rank to every node, shape (N, n); inf where there is no way."""
+        """From every rank to every node, shape (N, n); inf if unreachable."""
         distance = np.full((len(self.ranks), self._n), np.inf)
         distance[np.arange(len(self.ranks)), self.ranks] = 0
         own = lengths[self._order]
@@ -285,7 +285,7 @@ class ShortestPaths:
     def _outwards(self, distance: Float64Array, tight: BoolArray) -> Int64Array:
         """The last links of shortest paths, chosen from the sources on.
 
-        Where a length is lost beside a distance, tight links may form circles, which going back would never
+        Where a length is lost next to a distance, tight links may form cycles, which going back would never
         leave; but some path of tight links leads from the source to every node within reach.
         """
         into = np.full(distance.shape, -1, dtype=np.int64)
@@ -389,7 +389,7 @@ def no_path(topology: Topology, node: int, other: int) -> InfeasibleError:
 
 
 def check_linked(topology: Topology, collective: Collective) -> None:
-    """InfeasibleError, naming a pair, on a fabric without any link; others are judged by their distances."""
+    """InfeasibleError, naming a pair, on a fabric without any link; others are checked by their distances."""
     if not topology.n_links:
         unlinked = np.full((collective.n_ranks, topology.n_nodes), np.inf)
         check_reachable(topology, collective, unlinked)

@@ -114,7 +114,7 @@ class PathRestrictedMaster:
         self._lp.start_from(columns, rows, upper_from=self.n_pairs)
 
     def solve(self, *, method: str = "simplex", crossover: bool = True) -> MasterSolution:
-        """An optimum; basic unless an interior one is asked for.
+        """Solve to an optimum; basic unless an interior one is requested.
 
         Raises
         ------
@@ -129,7 +129,7 @@ class PathRestrictedMaster:
         return MasterSolution(float(values[0]), np.maximum(values[1:], 0), lengths, duals[: self.n_pairs])
 
     def basis(self) -> tuple[BoolArray, BoolArray]:
-        """Which columns (the first is T) and which rows are basic."""
+        """Basic columns (the first is T) and rows."""
         return self._lp.basis()
 
 

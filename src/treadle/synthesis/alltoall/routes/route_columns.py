@@ -245,7 +245,7 @@ class _PathColumns:
         return proved, self.add(path_set(self.source, self.target, found.paths(self.source, self.target)))
 
     def solve_first(self, *, simplex: bool) -> MasterSolution:
-        """The first optimum, from one path a pair at a low load; or just that load."""
+        """Return the first optimum, from one path per pair at a low load; or only that load."""
         paths, place = self._all()
         pair = self.master.pair[place]
         chosen = place[single_paths(paths, pair, self.master.demand, self.master.bandwidth)]
@@ -282,7 +282,7 @@ class _PathColumns:
 
 
 def _shortest_few(paths: PathSet, lengths: Float64Array, most: int) -> PathSet:
-    """At most so many paths of every pair, the shortest ones."""
+    """Return a limited number of shortest paths of every pair."""
     length = np.bincount(paths.owner, weights=lengths[paths.links], minlength=paths.n_paths)
     pair = paths.source.astype(np.int64) << 32 | paths.target
     order = np.lexsort((length, pair))

@@ -1,4 +1,5 @@
-"""Rounds for the chunks of a route schedule: no link carries two at once, hosts have few flows at a time."""
+"""Rounds for the chunks of a route schedule: no link carries two in a round, hosts have few flows at a
+time."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ _MOST_CHUNKS = 2**22
 """Most chunks that are placed."""
 
 _LIKE_ROUNDS = 256
-"""A round is repeated once its paths have more chunks left than so many rounds take."""
+"""Number of rounds' chunks left from which a round is repeated."""
 
 
 def timed_routes(topology: Topology, schedule: RouteSchedule, *, max_flows: int) -> TimedRoutes:
@@ -73,7 +74,7 @@ def timed_routes(topology: Topology, schedule: RouteSchedule, *, max_flows: int)
 
 
 def _needs(topology: Topology, schedule: RouteSchedule, max_flows: int) -> tuple[Int64Array, Int64Array]:
-    """What a chunk of each path takes (links, places at both hosts, padding), and how much there is of it."""
+    """Resources of a chunk of each path (links, slots at both hosts, padding), and capacities."""
     m, n = topology.n_links, schedule.n_ranks
     nothing = m + 2 * n
     hops = schedule.hops
@@ -88,7 +89,7 @@ def _needs(topology: Topology, schedule: RouteSchedule, max_flows: int) -> tuple
 
 
 def _fill_round(needs: Int64Array, capacity: Int64Array) -> Int64Array:
-    """Rows that fit together, taken in order: whole blocks are tested at once, then row by row."""
+    """Choose compatible rows in order: entire blocks are tested together, then row by row."""
     room = capacity.tolist()
     taken = []
     blocked = np.zeros(len(capacity), dtype=np.bool_)

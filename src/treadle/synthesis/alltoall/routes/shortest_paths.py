@@ -32,7 +32,7 @@ def split_over_shortest_paths(
         An all-to-all.
     max_chunks : int
         Limit of chunks per unit of demand. Where even splits need no more, they are exact; otherwise a unit
-        has so many chunks, and what does not divide goes round in turn.
+        has this many chunks, and remainders are assigned in turn.
 
     Returns
     -------
@@ -78,7 +78,7 @@ def split_over_shortest_paths(
 
 
 class _Walk:
-    """All pairs' data on their way at once, a link at a time.
+    """All pairs' data concurrently, a link at a time.
 
     Parameters
     ----------

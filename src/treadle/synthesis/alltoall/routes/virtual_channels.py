@@ -40,7 +40,7 @@ class LashOrder(StrEnum):
 
 
 class ChannelDependencies:
-    """Waits between links that never have a cycle: a digraph with a topological order, grown wait by wait.
+    """Acyclic channel dependencies: a digraph with a topological order, extended one dependency at a time.
 
     Parameters
     ----------
@@ -197,8 +197,8 @@ def shared_waits_cycle(topology: Topology, collective: Collective) -> bool:
 
     Notes
     -----
-    A wait (a, b), where a leads to b's tail, is shared if some demand cannot be served by any walk in which b
-    does not follow a. Dally and Seitz (1987): a layer is free of deadlock if and only if its waits have no
+    A wait (a, b), where a leads to b's tail, is shared if some demand cannot be carried by any walk in which
+    b does not follow a. Dally and Seitz (1987): a layer is free of deadlock if and only if its waits have no
     cycle.
     """
     carries = np.flatnonzero(topology.tails != topology.heads)

@@ -1,4 +1,4 @@
-"""Sums and look-ups over all hops of all pieces, block by block: indices take 8 bytes, the hops only 4."""
+"""Sums and look-ups over all hops of all subflows, block by block: indices take 8 bytes, the hops only 4."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def looked_up(table: Int32Array, row: Int32Array, column: Int32Array) -> Int32Ar
 
 
 def busiest(pieces: Subflows, offset: Int64Array, links: Int32Array) -> float:
-    """Largest load over width, of piece i on links[offset[i]:offset[i + 1]]."""
+    """Largest load over width, of subflow i on links[offset[i]:offset[i + 1]]."""
     table = pieces.table
     load: NDArray[np.float64] = np.zeros(len(table.tail))
     for part in _blocks(pieces.n_subflows):

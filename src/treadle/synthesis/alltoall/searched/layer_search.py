@@ -1,7 +1,7 @@
 """Layers for searched paths: first fit in the layers there are, the others rerouted along the layers' orders.
 
 LASH (Skeie, Lysne and Theiss, 2002) leaves every layer with an order of the links that its paths climb. Any
-path that climbs it is free of deadlock there too (Dally and Seitz, 1987), so the misfits are routed anew
+path that climbs it is free of deadlock there too (Dally and Seitz, 1987), so the misfits are rerouted
 along these orders, and all loads are balanced again. If the layer may rise along a path, the orders one after
 another are a single one, of (layer, link). Source: docs/algorithms/alltoall-routes.md.
 """
@@ -23,30 +23,30 @@ from treadle.synthesis.alltoall.searched.subflows import Subflows
 from treadle.synthesis.core_values.column_values import ColumnPaths, DependencyPaths, OrderPace
 
 _TRIES = 12
-"""Rounds in which orders are bent until every piece has a way."""
+"""Rounds in which orders are changed until every subflow has a path."""
 
 _PASSES = 2
-"""Over all layers, each filled anew."""
+"""Rounds over all layers, each refilled."""
 
 _SWEEPS = 24
-"""Of the search in improved layers: most of its paths come from one without."""
+"""Sweeps of the search in improved layers: most of its paths come from one without."""
 
 
 @dataclass(frozen=True, eq=False)
 class LayeredSubflows:
-    """Paths of pieces, with layers.
+    """Paths of subflows, with layers.
 
     Parameters
     ----------
     offset : array of int64, shape (k + 1,)
     links : array of int32
-        Piece i takes links[offset[i]:offset[i + 1]].
+        Subflow i takes links[offset[i]:offset[i + 1]].
     layer : array of int32, of the shape of `links`
         Of each hop.
     order : array of int32, shape (L, m)
         The links of each layer, in an order that its paths climb: proof that nothing deadlocks.
     lost : array of int64
-        Pieces without a path.
+        Subflows without a path.
     """
 
     offset: Int64Array
@@ -104,10 +104,10 @@ def first_fit(
 def improved_layers(
     pieces: Subflows, paths: ColumnPaths, orders: Int32Array, *, seed: int = 0
 ) -> LayeredSubflows:
-    """The paths in layers whose orders serve more pieces in few hops.
+    """Improve the layers' orders so that more subflows have short paths.
 
-    Each layer in turn is filled anew: with the paths that it alone has, then with those of pieces that no
-    layer serves in as few hops as they could be, then with the rest. It stays if the hops are no more in all.
+    Each layer in turn is refilled: with the paths that it alone has, then with those of subflows that no
+    layer carries in as few hops as possible, then with the rest. It stays if the hops are no more in all.
 
     Parameters
     ----------
@@ -148,7 +148,7 @@ def layered_search(
     tries: int = _TRIES,
     seed: int = 0,
 ) -> LayeredSubflows:
-    """Paths in at most so many layers, at a low largest load; those that no order has a way for are lost.
+    """Find paths in a limited number of layers, at a low largest load; subflows without a path are lost.
 
     Parameters
     ----------
@@ -164,7 +164,7 @@ def layered_search(
         0: only find out which are lost. Default: 24 where improved orders keep most of the paths, else as
         many as without layers.
     tries : int
-        Rounds in which orders are bent for lost pieces. 0 is quick: a piece without a way stays lost.
+        Rounds in which orders are changed for lost subflows. 0 is fast: a subflow without a path stays lost.
     seed : int
     """
     if orders is None:
@@ -196,7 +196,8 @@ def layered_search(
 
 
 def _in_lanes(pieces: Subflows, start: LayeredSubflows, may_rise: bool) -> ColumnPaths:
-    """The paths as places in the lanes of their orders: one lane a layer, or one of all if paths may rise."""
+    """Return the paths as positions in columns of the orders: one column per layer, or one of all if paths
+    may rise."""
     m = start.order.shape[1]
     at = looked_up(_places(start.order), start.layer, start.links)
     lane = np.zeros(pieces.n_subflows, dtype=np.int32)
@@ -211,7 +212,7 @@ def _in_lanes(pieces: Subflows, start: LayeredSubflows, may_rise: bool) -> Colum
 def _searched(
     pieces: Subflows, order: Int32Array, given: ColumnPaths, may_rise: bool, sweeps: int | None, seed: int
 ) -> LayeredSubflows:
-    """The search in the lanes of these orders, from these paths."""
+    """Search in the columns of these orders, from these paths."""
     n_layers, m = order.shape
     lanes = order.reshape(1, -1) if may_rise else order
     found, _ = search_paths(pieces, lanes=lanes, start=given, sweeps=sweeps, seed=seed)
@@ -229,7 +230,8 @@ def _places(order: Int32Array) -> Int32Array:
 
 
 def _bent(pieces: Subflows, paths: ColumnPaths, filled: LayeredSubflows) -> LayeredSubflows:
-    """Orders in which the lost pieces' free paths climb; what climbs no longer is lost instead."""
+    """Change orders so that the lost subflows' free paths climb; subflows that no longer climb are lost
+    instead."""
     order, place = filled.order.copy(), _places(filled.order)
     for piece in filled.lost.tolist():
         links = paths.place[paths.offset[piece] : paths.offset[piece + 1]]

@@ -1,6 +1,6 @@
-"""One path for every piece of an all-to-all, by local search: no linear program, nothing to extract.
+"""One path for every subflow of an all-to-all, by local search: no linear program, nothing to extract.
 
-Pieces move one by one to paths that are short by lengths growing exponentially with the loads. Source:
+Subflows move one by one to paths that are short by lengths growing exponentially with the loads. Source:
 Shahrokhi and Matula (JACM 37, 1990) for the lengths; docs/algorithms/alltoall-routes.md.
 """
 
@@ -14,19 +14,19 @@ from treadle.synthesis.alltoall.searched.subflows import Subflows
 from treadle.synthesis.core_values.column_values import ColumnPaths, SearchPace
 
 _SWEEPS, _FEW_SWEEPS, _UNEQUAL_SWEEPS = 60, 30, 240
-"""Over all sources, the exponents growing 8% or 17% from one to the next: few where there are many pieces.
+"""Over all sources, the exponents growing 8% or 17% from one to the next: few for many subflows.
 
-Unequal pieces settle slowly: on Pi(8,72) demands of 1 to 100,000 units lose 1.2% after 60, .3% after 240.
+Unequal subflows settle slowly: on Pi(8,72) demands of 1 to 100,000 units lose 1.2% after 60, .3% after 240.
 """
 
 _MANY = 500_000
-"""Pieces. On 1000 nodes, a piece a pair, half the sweeps cost jellyfish nothing, Pi(4,1000) 0.08%."""
+"""Subflows. On 1000 nodes, one per pair, half the sweeps cost jellyfish nothing, Pi(4,1000) 0.08%."""
 
 _FLAT, _STEEP = 15.0, 1500.0
 """Exponent of a link's length in its relative load, first and last: at the end a thousandth is a factor 4."""
 
 _SHARE = 0.3
-"""Of a source's pieces that are looked at in one visit, with the same shortest paths."""
+"""Number of a source's subflows that one visit examines, with the same shortest paths."""
 
 _NONE = ColumnPaths(np.zeros(0, np.int32), np.zeros(0, np.int64), np.zeros(0, np.int32))
 _FREE = np.zeros((0, 0), dtype=np.int32)
@@ -42,7 +42,7 @@ def search_paths(
     sweeps: int | None = None,
     seed: int = 0,
 ) -> tuple[ColumnPaths, bool]:
-    """A path for each piece, at a low largest load over bandwidth.
+    """Find a path for each subflow, at a low largest load over bandwidth.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ def search_paths(
     lanes : array of int32, shape (lanes, length), optional
         Sequences of links that paths are to climb. Default: paths are free, and their places links.
     start : ColumnPaths, optional
-        Paths in these lanes to begin with, some of them empty.
+        Initial paths in these columns, some of them empty.
     sweeps : int, optional
         0: only the pieces without a path get one. Default: as many as gain anything.
     seed : int

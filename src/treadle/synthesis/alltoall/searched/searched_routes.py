@@ -45,7 +45,7 @@ _MANY = 500_000
 """Pieces above which a trial takes longer than the paths did, so that hopeless ones are left out."""
 
 _MISFITS = 0.08
-"""Share of many pieces that may be in later layers of first fit where a trial begins."""
+"""Fraction of many subflows that may be in later layers of first fit when a trial begins."""
 
 _MOST_TRIED = 32
 """Layers up to which it is tried how many do."""
@@ -99,7 +99,7 @@ def searched_routes(
     max_layers : int, optional
         Default: the fewest found that cost at most 1% of the rate without layers.
     layer_changes : bool
-        The layer may rise along a path (InfiniBand's SL to VL, switches that add one to the channel).
+        The layer may rise along a path (InfiniBand's SL to VL; the channel is incremented at switches).
     max_routes, max_hops, chunks : int, optional
         See `cut_demands`.
     seed : int
@@ -110,8 +110,8 @@ def searched_routes(
     ScheduleError
         If an argument is out of range.
     InfeasibleError
-        If a rank cannot be reached, or some pairs have no way in so few layers; the message names pairs,
-        and a number of layers that do.
+        If a rank cannot be reached, or some pairs have no path in this number of layers; the message names
+        pairs, and a number of layers that do.
     """
     if max_layers is not None and max_layers < 1:
         raise ScheduleError(f"layers: at most {max_layers}, expected at least 1")
@@ -167,7 +167,7 @@ def _fewest_layers(
 
 
 def until(part: float) -> Context:
-    """The watch with a deadline after some part of the time that is left; without one as it is."""
+    """Return the context with a deadline after a fraction of the remaining time, if it has a deadline."""
     left = context().seconds_left
     return context() if left is None else Context(context().progress, monotonic() + part * left)
 
@@ -257,14 +257,14 @@ def _refusal(
 def subflow_routes(
     pieces: Subflows, offset: Int64Array, links: Int32Array, layer: Int32Array
 ) -> RouteSchedule:
-    """The pieces' paths as routes; those of a pair on the same path in the same layers are one.
+    """Convert the subflows' paths to routes; those of a pair on the same path in the same layers are one.
 
     Parameters
     ----------
     pieces : Subflows
     offset : array of int64, shape (k + 1,)
     links, layer : arrays of int32
-        Piece i takes links[offset[i]:offset[i + 1]], in these layers.
+        Subflow i takes links[offset[i]:offset[i + 1]], in these layers.
     """
     hops = np.diff(offset)
     same = ~run_starts(layer)
@@ -295,7 +295,7 @@ def subflow_routes(
 def _distinct(
     pieces: Subflows, offset: Int64Array, links: Int32Array, layer: Int32Array
 ) -> tuple[Int64Array, Int64Array]:
-    """Pieces of which no earlier one of their pair is on the same path, and the chunks of all that are."""
+    """Return the first subflows of each pair and path, and the chunks of all of them."""
     pair = pieces.source.astype(np.int64) * int(pieces.table.node.size) + pieces.target
     if np.all(pair[1:] != pair[:-1]):
         return np.arange(len(pair)), pieces.table.amount

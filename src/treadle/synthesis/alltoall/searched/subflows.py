@@ -1,4 +1,4 @@
-"""Demands cut into pieces of whole chunks that take one path each."""
+"""Subflows: demands split into integral chunks that take one path each."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ from treadle.topologies.distances import distance_matrix
 from treadle.topologies.topology import Topology
 
 _SPARE_HOPS = 3
-"""Hops of the longest path beyond the longest distance of a pair, unless told otherwise."""
+"""Default hops of the longest path beyond the longest distance of a pair."""
 
 _FINE, _FINER = 200, 600
-"""Pieces that share the fullest link, at least, where all pairs have equal demands, and where they do not."""
+"""Least number of subflows on the fullest link, with equal and with unequal demands."""
 
 _MOST_PIECES, _MOST_UNEQUAL = 16, 1024
-"""Of a pair, where demands are equal and where not; more than four take fewer pairs than local search is for.
+"""Largest number of a pair's subflows, with equal and with unequal demands; more than four take fewer pairs
+than local search is for.
 
 A pair that has most of all data fills links by itself.
 """
@@ -30,7 +31,7 @@ A pair that has most of all data fills links by itself.
 
 @dataclass(frozen=True, eq=False)
 class Subflows:
-    """Pieces, sorted by source, then by target, and what the core is told of them.
+    """Subflows, sorted by source, then by target, and their arrays for the core.
 
     Parameters
     ----------
@@ -55,7 +56,7 @@ class Subflows:
 
     @property
     def n_subflows(self) -> int:
-        """Number of pieces."""
+        """Number of subflows."""
         return len(self.source)
 
 
@@ -67,16 +68,16 @@ def cut_demands(
     max_routes: int | None = None,
     max_hops: int | None = None,
 ) -> Subflows:
-    """A power of two of equal pieces of every pair's demand: so many that one is little of the fullest link.
+    """Split every pair's demand into a power of two of equal subflows, each a small part of the fullest link.
 
     Parameters
     ----------
     topology : Topology
     collective : Collective
     chunks : int, optional
-        Per unit of demand; default the least that cuts all pieces whole.
+        Per unit of demand; default the least that makes all subflows integral.
     max_routes : int, optional
-        Most pieces of a pair.
+        Most subflows of a pair.
     max_hops : int, optional
         Default: the longest distance of a pair plus 3.
 
@@ -85,7 +86,7 @@ def cut_demands(
     ScheduleError
         If an argument is out of range.
     InfeasibleError
-        If a rank cannot be reached, or not in so many hops.
+        If a rank cannot be reached, or not within the hops.
     """
     check_limits(chunks, max_routes)
     source, target, demand = demanded_pairs(collective)
@@ -136,7 +137,7 @@ def _counts(
     chunks: int | None,
     max_routes: int | None,
 ) -> Int64Array:
-    """Pieces of every pair: a power of two."""
+    """Return the number of subflows of every pair: a power of two."""
     width = float((topology.bandwidths / topology.bandwidths.max()).sum())
     load = float(demand.astype(np.float64) @ hops) / width  # of a link, if all had the same
     n_ranks = collective.n_ranks

@@ -32,7 +32,7 @@ from treadle.synthesis.trees.baselines.boxes import find_boxes
 from treadle.topologies.topology import Topology
 
 MAX_PAIRS = 2500
-"""Most pairs for which each may have a split of its own; beyond that, pairs that look alike share one."""
+"""Most pairs with individual splits; beyond that, equivalent pairs share one."""
 
 _CLOSED = 1e-6
 
@@ -53,7 +53,7 @@ class HierarchicalRoutes:
     witness : FlowDualCertificate
         Lengths from the duals of the split.
     boxes : tuple of tuples of int
-        Ranks of each box, in the order of lanes.
+        Ranks of each box, in order of position.
     relayed : float
         Part of the data between boxes that passes a compute node on its way.
     """
@@ -68,7 +68,7 @@ class HierarchicalRoutes:
 
     @property
     def gap(self) -> float:
-        """How far the optimum may be above `algbw`, as a share of the upper side."""
+        """Optimality gap of `algbw`, relative to the upper side."""
         return max(0.0, 1 - float(self.algbw / self.upper))
 
 
@@ -89,10 +89,10 @@ def hierarchical_routes(
     collective : Collective
         An all-to-all; demands may be uneven.
     ways : sequence of Way
-        What may be used; a pair that none of them serves goes direct. (Way.DIRECT,) makes the direct
+        Allowed paths; a pair without any of them goes direct. (Way.DIRECT,) makes the direct
         schedule, (Way.RELAY_BEFORE,) PXN's two phases.
     boxes : sequence of sequences of int, optional
-        Ranks of each box in the order of lanes; default `find_boxes`.
+        Ranks of each box in order of position; default `find_boxes`.
     chunks, max_routes : int, optional
         As in `route_schedule`.
 
@@ -106,10 +106,10 @@ def hierarchical_routes(
     Notes
     -----
     Phase 1 takes data inside the box to the GPU on the rail of the target, phase 2 along the rail: PXN of
-    NCCL 2.12; both go on at once, chunk after chunk. Pairs that look alike (lanes, box or not, distance)
-    first share one split, which loses nothing on boxes that can be swapped. Only where the duals of that
-    program do not prove the split the best of all routings is SPREAD tried too, then a split of its own for
-    each pair, up to MAX_PAIRS pairs. Among equally fast splits the one with the shortest ways is taken.
+    NCCL 2.12; both proceed concurrently, chunk after chunk. Equivalent pairs (positions, box or not,
+    distance) first share one split, which loses nothing on boxes that can be swapped. Only where the duals of
+    that program do not prove the split the best of all routings is SPREAD tried too, then a split of its own
+    for each pair, up to MAX_PAIRS pairs. Among equally fast splits the one with the shortest paths is taken.
 
     Examples
     --------
@@ -192,7 +192,7 @@ def _averaged(lengths: Float64Array, orbit: Int64Array) -> Float64Array:
 def _tightest(
     topology: Topology, collective: Collective, lengths: Sequence[Float64Array]
 ) -> tuple[Fraction, FlowDualCertificate]:
-    """The least bound on algbw that some of the lengths prove, and its witness; the first prove one."""
+    """Return the smallest bound on algbw that some of the lengths prove, with its certificate."""
     best: tuple[Fraction, FlowDualCertificate] | None = None
     for row in lengths:
         witness = rounded_certificate(row)
@@ -206,7 +206,7 @@ def _tightest(
 
 
 def _alike(layout: RelayPaths) -> Int64Array:
-    """A number for each pair, the same for pairs of the same lanes and distance."""
+    """Number the pairs, equally for pairs of the same positions and distance."""
     source, target = layout.source, layout.target
     keys = np.column_stack(
         [

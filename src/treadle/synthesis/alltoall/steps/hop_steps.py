@@ -26,7 +26,7 @@ from treadle.synthesis.runs import within
 from treadle.topologies.topology import Topology
 
 STEPS_PER_HOP, _UNEQUAL_STEPS = 3, 2
-"""Steps for each hop of the longest path, unless told otherwise: room to place nearly all hops freely.
+"""Default steps for each hop of the longest path: enough to place nearly all hops freely.
 
 Unequal demands fill each step's caps less exactly, so fewer steps lose less.
 """
@@ -52,7 +52,7 @@ _PART, _UNEQUAL_PART = 8, 24
 """Runs of chunks in an even step's cap, at least, where all pairs have equal demands, and where not."""
 
 _SAND, _SAND_PART = 0.2, 256
-"""Of every path of unequal demands so much is cut so fine: sand fills what large runs leave."""
+"""Fraction of every path of unequal demands that is split finely, to fill what large runs leave."""
 
 _GRAIN = 4
 """Chunks of the smallest run, if as many are allowed: runs of whole chunks are about equal then."""
@@ -90,14 +90,14 @@ class Runs:
 
 @dataclass(frozen=True, eq=False)
 class _Loads:
-    """What the hops ask of the links.
+    """Loads of the hops on the links.
 
     Parameters
     ----------
     load : array of float64, shape (m,)
         Amount over the bandwidth relative to the least.
     from_start, to_end : arrays of float64, shape (longest, m)
-        The part of it by hops that are at most so many from the start of their path, or from its end.
+        The part of it by hops within a distance from the start of their path, or from its end.
     """
 
     load: NDArray[np.float64]
@@ -124,7 +124,7 @@ def routes_in_steps(
         Without switches; hosts store and forward.
     collective : Collective
     routes : RouteSchedule
-        Of the collective; each carries a whole number of 2**-a parts of its pair's demand.
+        Of the collective; each carries an integral number of 2**-a parts of its pair's demand.
     max_steps : int, optional
         Default: 3 for each hop of the longest path, 2 if demands are unequal.
     max_chunks : int

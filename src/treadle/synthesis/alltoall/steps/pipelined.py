@@ -50,11 +50,11 @@ def hop_synchronous(
     Raises
     ------
     ScheduleError
-        If the routes do not serve the collective, or pass a switch.
+        If the routes do not implement the collective, or pass a switch.
 
     Notes
     -----
-    Optimal if each hop by itself loads all links alike, as the shortest paths of hypercubes, complete
+    Optimal if each hop alone loads all links equally, as the shortest paths of hypercubes, complete
     bipartite graphs and odd tori do: the loads of all hops then add up to those of the routes.
 
     Examples
@@ -105,7 +105,7 @@ def pipelined(
     Raises
     ------
     ScheduleError
-        If the routes do not serve the collective, or pass a switch.
+        If the routes do not implement the collective, or pass a switch.
     TimeLimitError
         If the deadline passed.
 
@@ -116,7 +116,7 @@ def pipelined(
     K rounds of the routes, one after another, take (K + D - 1)/K of their time, D the longest route: the
     first and last steps leave links idle. Here these are busy as long as anything waits for them, and a
     share of a route moves as one message where it fits into a step, so that there are few more sends than
-    hops. Where a step would have room for less than 8 chunks, chunks are made smaller. Linear in the hops for
+    hops. Where a step would hold less than 8 chunks, chunks are made smaller. Linear in the hops for
     each step.
     """
     if rounds < 1:
@@ -139,7 +139,7 @@ def pipelined(
 
 @dataclass(frozen=True, eq=False)
 class _HopLimits:
-    """What groups of hops (a link's, or those out of or into a capped host) may carry in a step.
+    """Capacities of groups of hops (a link's, or those out of or into a capped host) in a step.
 
     Parameters
     ----------
@@ -156,7 +156,7 @@ class _HopLimits:
     capacity: Int64Array
 
     def cut(self, wanted: Int64Array, weight: Int64Array, taken: Int64Array) -> None:
-        """Reduce what is wanted at each hop to what fits beside what is taken already."""
+        """Reduce the demand of each hop to what fits into the free capacity."""
         amount = (wanted * weight)[self.order]
         before = np.cumsum(amount) - amount
         sizes = np.diff(np.append(self.starts, len(self.order)))
@@ -241,7 +241,7 @@ def _limits(
 
 
 def _places(parts: RouteRuns) -> Int64Array:
-    """Place of each hop in the queue of its link, farthest to go first; so hosts draw on all links alike."""
+    """Position of each hop in the queue of its link, farthest to go first; so hosts use all links equally."""
     last = np.append(parts.path[1:] != parts.path[:-1], True)
     to_go = (parts.hop[last] + 1)[parts.path] - parts.hop
     turn = (parts.target - parts.source)[parts.shard[parts.path]] % parts.n_ranks

@@ -1,4 +1,5 @@
-"""Ways from rank to rank in a fabric of boxes: direct, over a relay on either side, or over every lane."""
+"""Paths from rank to rank in a fabric of boxes: direct, over a relay on either side, or over every
+position."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ MOST_PATHS = 16
 """Equally fast paths between two ranks that share the data; more spines than that are taken in turn."""
 
 MOST_LANES = 16
-"""Lanes over which a pair's data is spread."""
+"""Most positions over which a pair's data is spread."""
 
 _RESOLUTION = 2**20
 _PENALTY = 2.0**40
@@ -34,7 +35,7 @@ _MAX_PATHS = 2**20
 
 
 class RelayPath(StrEnum):
-    """How data gets from a rank to another."""
+    """Type of path from a rank to another."""
 
     DIRECT = "direct"
     """Over the fastest paths, whatever lies on them."""
@@ -46,7 +47,8 @@ class RelayPath(StrEnum):
     """First to the rank of the other box that is nearest to the source, then inside that box."""
 
     SPREAD = "spread"
-    """Evenly over the lanes: inside the box to lane l, to lane l of the other box, inside that box."""
+    """Evenly over the positions: inside the box to position l, to position l of the other box, inside that
+    box."""
 
 
 class RelayPaths:
@@ -57,12 +59,12 @@ class RelayPaths:
     topology : Topology
     collective : Collective
     boxes : sequence of sequences of int
-        Every rank in one of them; a rank's lane is its place in its box.
+        Every rank in one of them; a rank's lane is its position in its box.
 
     Attributes
     ----------
     length : array of float64, shape (m,)
-        What a byte takes on each link, whole numbers.
+        Time of a byte on each link, as integers.
     distance : array of float64, shape (N, n)
         From each rank to each node by `length`.
     box, lane, ranks : arrays of int64, shape (N,)
@@ -132,12 +134,12 @@ class RelayPaths:
         return tuple(islice(back(end, ()), MOST_PATHS))
 
     def relay_before(self, source: int, target: int) -> int:
-        """The rank of the source's box nearest to the target; of equal ones that of the target's lane."""
+        """The rank of the source's box nearest to the target; of equal ones that of the target's position."""
         box = np.array(self.boxes[self.box[source]])
         return self._nearest(box, self.distance[box, self.ranks[target]], target)
 
     def relay_after(self, source: int, target: int) -> int:
-        """The rank of the target's box nearest to the source; of equal ones that of the source's lane."""
+        """The rank of the target's box nearest to the source; of equal ones that of the source's position."""
         box = np.array(self.boxes[self.box[target]])
         return self._nearest(box, self.distance[source, self.ranks[box]], source)
 
@@ -207,7 +209,7 @@ class RelayPaths:
 
 
 def _lanes(count: int, turn: int) -> list[int]:
-    """All lanes, or MOST_LANES of many, others for another pair."""
+    """All positions, or MOST_LANES of many, others for another pair."""
     return [(turn + lane) % count for lane in range(min(count, MOST_LANES))]
 
 
@@ -218,7 +220,7 @@ class Candidates:
     Parameters
     ----------
     paths : PathSet
-        Sorted by pair; the same path may be there for several ways.
+        Sorted by pair; the same path may appear for several types.
     pair : array of int64, shape (k,)
         Number of each path's pair among the demanded ones.
     way : array of int64, shape (k,)
@@ -234,7 +236,7 @@ class Candidates:
 
 
 def candidates(ways: RelayPaths, wanted: Sequence[RelayPath]) -> Candidates:
-    """The paths of every pair by each of the wanted ways, or direct ones if none of them serves it.
+    """Return the paths of every pair of each given type, or direct ones if none applies.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""How finely to pipeline an all-to-all: for a size, or for its asymptotic throughput."""
+"""Granularity of pipelining an all-to-all: for a size, or for its asymptotic throughput."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def fastest_at_size(
     Raises
     ------
     ScheduleError
-        If the routes do not serve the collective, or size or latency are negative.
+        If the routes do not implement the collective, or size or latency are negative.
     """
     if size_bytes < 0 or not alpha_s >= 0:
         raise ScheduleError(f"size {size_bytes} and latency {alpha_s} s: expected neither to be negative")

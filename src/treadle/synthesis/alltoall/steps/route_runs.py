@@ -50,7 +50,7 @@ class RouteRuns:
         return int((self.high - self.low)[self.path].sum())
 
     def in_smaller_chunks(self, times: int) -> RouteRuns:
-        """The same runs, each chunk cut into so many."""
+        """Return the same runs, each chunk split."""
         return replace(self, n_chunks=self.n_chunks * times, low=self.low * times, high=self.high * times)
 
 

@@ -46,7 +46,7 @@ def staggered(
     Raises
     ------
     ScheduleError
-        If the routes do not serve the collective, or pass a switch.
+        If the routes do not implement the collective, or pass a switch.
     TimeLimitError
         If the deadline passed.
 
@@ -113,7 +113,7 @@ def rounds_within(topology: Topology, routes: RouteSchedule, loss: float) -> int
     Notes
     -----
     All K + D - 1 steps but the first and last D - 1 take a K-th of the time of the fullest link, these as
-    long as the hops that have begun, or are left, ask for; chunks are taken to be as small as need be.
+    long as the hops that have begun, or are left, require; chunks are taken to be as small as need be.
     """
     hops = routes.hops
     longest, m = int(hops.max(initial=1)), topology.n_links

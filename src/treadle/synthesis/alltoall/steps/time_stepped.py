@@ -1,4 +1,4 @@
-"""Time-stepped multi-commodity flow, (15)-(20): an all-to-all in a given number of steps, in least time.
+"""Time-stepped multi-commodity flow, (15)-(20): an all-to-all in a given number of steps, in minimum time.
 
 The fabric is laid out over time: a node of a step waits in the next, or sends to its neighbours. Each step
 lasts as long as its fullest link. All that comes from one source is one commodity. Source: Basu et al.,
@@ -26,14 +26,14 @@ Float64Array = NDArray[np.float64]
 MAX_VARIABLES = 2**23
 
 EXACT_VARIABLES = 2**14
-"""Up to so many an interior point and crossover are quick, and basic solutions have few paths."""
+"""Size up to which an interior point and crossover are fast, and basic solutions have few paths."""
 
 _ACCURACY = 1e-6  # of the first-order method, as a share
 
 
 @dataclass(frozen=True, eq=False)
 class TimeSteppedFlow:
-    """A flow in steps, and the least time that it proves or nearly proves.
+    """A flow in steps, and the minimum time that it proves or nearly proves.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ def time_stepped_flow(topology: Topology, collective: Collective, n_steps: int) 
     Notes
     -----
     As published but for two changes that leave the optimum as it is: all that comes from one source is one
-    commodity (its data fans out over the time-expanded graph without circles, so that it can be taken apart
+    commodity (its data fans out over the time-expanded graph without cycles, so that it can be decomposed
     by targets afterwards), and (16) weighs links by their bandwidths. Source s needs variables only for
     links that it can reach before step t. HiGHS: interior point with crossover up to 2**14 variables, beyond
     those its first-order method. CPU time: torus 3x3x3 in 3 steps 0.3 s, generalized Kautz of degree 4 with
@@ -208,7 +208,7 @@ def least_steps(topology: Topology, collective: Collective) -> int:
 
 
 def _distances(topology: Topology, sources: Int64Array) -> Int64Array:
-    """Hops over compute nodes from each source to every node, -1 where there is no way."""
+    """Hops over compute nodes from each source to every node, -1 if unreachable."""
     usable = _usable(topology)
     tails, heads = topology.tails[usable], topology.heads[usable]
     return hops(topology.n_nodes, tails, heads, sources)
@@ -221,7 +221,7 @@ def _usable(topology: Topology) -> Int64Array:
 
 
 def _reach(topology: Topology, collective: Collective, n_steps: int) -> Int64Array:
-    """Hops from each rank to every node; more than T where there is no way."""
+    """Hops from each rank to every node; more than T if unreachable."""
     least = least_steps(topology, collective)
     if n_steps < least:
         raise InfeasibleError(

@@ -107,7 +107,7 @@ def chunked_exchange(
 
 
 class _TimedPeeler:
-    """What is left of one source's flow.
+    """Remaining flow of one source.
 
     Parameters
     ----------
@@ -190,7 +190,7 @@ class _TimedPeeler:
         return walk if node == self._source else []
 
     def _hops(self, walk: list[tuple[int, int, int]], target: int) -> list[Hop]:
-        """The links of a walk, from the source on, without circles."""
+        """Return the links of a walk, from the source on, without cycles."""
         hops: list[Hop] = []
         visited = {self._source: 0}
         for step, link, _ in reversed(walk):

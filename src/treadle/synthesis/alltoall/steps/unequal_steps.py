@@ -1,4 +1,4 @@
-"""Steps of sparse and unequal demands: several ways, from few steps and coarse chunks to many and fine."""
+"""Steps of sparse and unequal demands: several methods, from few steps and coarse chunks to many and fine."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from treadle.synthesis.alltoall.steps.staggered import rounds_within, staggered
 from treadle.topologies.topology import Topology
 
 NEAR = 0.995
-"""Of the optimum: as much as is asked for."""
+"""Fraction of the optimum that suffices."""
 
 _STEPS = 4
 """For each hop of the longest path."""
@@ -35,16 +35,16 @@ _PASSES = 60
 """In which each of them tries to place its hops."""
 
 _LAST_LOSS = 0.004
-"""Of what routes carry, which repeating them may take; rounding takes the rest."""
+"""Fraction of the routes' rate that repetition may lose; rounding loses the rest."""
 
 _ROUND_PARTS, _ROUNDED, _MOST_SENDS = (2**8, 2**10, 2**13), 0.9995, 2**22
-"""Of routes that are repeated: parts of a shard, the first that leave so much of the rate; sends, about."""
+"""For repeated routes: parts of a shard, the first that leave this rate; approximate sends."""
 
 
 def fast_enough(
     topology: Topology, collective: Collective, candidates: Iterator[ExchangeSchedule], least: float
 ) -> ExchangeSchedule:
-    """The first that reaches so many bytes/s, or the best of all, or of those until time runs out."""
+    """Return the first that reaches a rate, or the best of all, or of those until time runs out."""
     best = next(candidates)
     most = exchange_algbw(topology, collective, best)
     while most < least and not context().is_late and (schedule := next(candidates, None)) is not None:
@@ -64,8 +64,8 @@ def placed_hops(
 ) -> Iterator[ExchangeSchedule]:
     """A step for each hop of searched paths, in coarse and fine chunks; then routes repeated many times over.
 
-    Searched paths leave links some room, into which hops fit. Where tight links feed one another every
-    schedule in few steps loses much: only rounds are left.
+    Searched paths leave links some free capacity, into which hops fit. Where tight links feed one another
+    every schedule in few steps loses much: only rounds are left.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ def placed_hops(
     Raises
     ------
     InfeasibleError
-        If a rank cannot be reached, or not in so many steps.
+        If a rank cannot be reached, or not within the steps.
     """
     powers = sorted({1 << (most.bit_length() - 1) for most in chunks})
     for most in powers:

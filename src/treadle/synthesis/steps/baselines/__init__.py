@@ -1,7 +1,7 @@
 """Classic collective algorithms as step schedules on direct-connect fabrics, to compare with.
 
 Each takes a fabric without switches and a collective on all of its nodes, and raises ScheduleError where it
-cannot serve them.
+does not support them.
 """
 
 from treadle.synthesis.steps.baselines.binary_trees import (

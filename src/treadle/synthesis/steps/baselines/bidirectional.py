@@ -27,7 +27,7 @@ def all_nodes_in_order(topology: Topology, collective: Collective) -> Unsupporte
 
 
 WHOLE_FABRIC = (no_switches, no_forwarders, equal_shards, all_nodes_in_order)
-"""What the classic algorithms need of a problem."""
+"""Requirements of the classic algorithms."""
 
 
 def both_directions(
@@ -42,7 +42,7 @@ def both_directions(
     topology : Topology
     collective : Collective
     spread : callable
-        An allgather for the topology that it is given. For an allreduce its shards may have other homes than
+        An allgather for the topology that it is given. For an allreduce its shards may have other owners than
         one on each rank.
 
     Raises

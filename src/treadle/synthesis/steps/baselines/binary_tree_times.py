@@ -1,4 +1,4 @@
-"""What double binary trees on their own fabric take, by formula, and the best number of chunks."""
+"""Time of double binary trees on their own fabric, by formula, and the best number of chunks."""
 
 from __future__ import annotations
 

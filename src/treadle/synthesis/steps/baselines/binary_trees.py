@@ -40,7 +40,7 @@ def double_binary_tree_steps(
     collective : Collective
         Allreduce.
     chunks : int
-        Pipelining: each half goes in so many pieces.
+        Pipelining: number of chunks of each half.
 
     Raises
     ------
@@ -49,8 +49,8 @@ def double_binary_tree_steps(
 
     Notes
     -----
-    A node has links of its own to parent and children, so all of them work at once: h + chunks - 1 steps each
-    way for trees of depth h = floor(log2 N), a chunk on every used link. The broadcast starts when the
+    A node has links of its own to parent and children, so all of them work concurrently: h + chunks - 1 steps
+    each way for trees of depth h = floor(log2 N), a chunk on every used link. The broadcast starts when the
     reduction is over. Source: Sanders, Speck and Traeff, Two-tree algorithms for full bandwidth broadcast,
     reduction and scan (Parallel Computing 35, 2009).
 

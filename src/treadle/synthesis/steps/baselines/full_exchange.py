@@ -80,14 +80,14 @@ def recursive_doubling(topology: Topology, collective: Collective) -> StepSchedu
 
 
 def _fold(n: int) -> tuple[Int64Array, Int64Array]:
-    """The power of two of ranks that take part, and the ranks that the first of them stand in for."""
+    """Return the power of two of ranks that take part, and the ranks that the first of them represent."""
     surplus = n - (1 << (n.bit_length() - 1))
     pairs = np.arange(surplus, dtype=np.int64)
     return np.concatenate([2 * pairs + 1, np.arange(2 * surplus, n)]), 2 * pairs
 
 
 def _doubling(core: Int64Array, paired: Int64Array, owned: BoolArray) -> Iterator[_Exchange]:
-    """Exchanges of ranks `core`; owned[i] are the shards of core[i] and of the rank that it stands in for."""
+    """Exchanges of ranks `core`; owned[i] are the shards of core[i] and of the rank that it represents."""
     stand_ins = core[: len(paired)]
     if len(paired):
         yield paired, stand_ins, owned[: len(paired)]
@@ -142,7 +142,7 @@ def _exchanging(
     homes: Int64Array,
     exchanges: Callable[[], Iterable[_Exchange]],
 ) -> StepSchedule:
-    """The collective by an allgather whose shards are at home at `homes`, and its reverse."""
+    """The collective by an allgather whose shards are owned by `homes`, and its reverse."""
 
     def spread(fabric: Topology) -> Steps:
         check_connected(topology)

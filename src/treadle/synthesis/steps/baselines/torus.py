@@ -22,7 +22,7 @@ _NAME = "traditional-torus"
 
 
 def torus_in_row_major_order(topology: Topology, _: Collective) -> Unsupported | None:
-    """Just the links of a torus."""
+    """Exactly the links of a torus."""
     return unsupported_reason(_grid, topology)
 
 
@@ -45,7 +45,7 @@ def traditional_torus(topology: Topology, collective: Collective) -> StepSchedul
     -----
     Part r starts with dimension r and goes on to r + 1, ..., half of it each way round. T_L is the sum of
     (side - 1); bandwidth-optimal for equal sides above 2, else parts meet on the same links (section 3.6.2).
-    A side of 2 has one port for both ways round, so two parts share its links. Source: Sack and Gropp,
+    A side of 2 has one port for both directions, so two parts share its links. Source: Sack and Gropp,
     Collective algorithms for multiported torus networks (ACM TOPC 1, 2015), as cited there.
 
     Examples

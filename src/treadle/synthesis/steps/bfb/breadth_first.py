@@ -1,7 +1,7 @@
 """Explicit breadth-first-broadcast schedules with the least bandwidth time and the fewest chunks.
 
 With U(t) the exact load of step t, P = lcm of their denominators is a number of chunks for which integer
-flows exist; with equal links no smaller number will do, since a load is a whole number of chunks.
+flows exist; with equal links no smaller number will do, since a load is an integral number of chunks.
 Reduce-scatter is the allgather of the transpose, run backwards. Source: dissertation, section 3.6, appendix
 A.5, Corollary 1.1; docs/algorithms/bfb.md.
 """
@@ -41,9 +41,9 @@ def chunk_count(value: BfbValue) -> int:
     -----
     On a fabric with equal links this is the smallest number of equal chunks with which any
     breadth-first-broadcast schedule attains T_B: the sum of the steps' largest loads is least only if each is
-    U(t), and it is a whole number of chunks, so P U(t) is an integer. That P suffices is the integrality of
-    flows: capacities P U(t) of the links and P units of a job. Where links differ it suffices as well, but a
-    smaller one may do.
+    U(t), and it is an integral number of chunks, so P U(t) is an integer. That P suffices is the integrality
+    of flows: capacities P U(t) of the links and P units of a job. Where links differ it suffices as well, but
+    a smaller one may do.
     """
     return lcm(*(load.denominator for load in value.loads))
 

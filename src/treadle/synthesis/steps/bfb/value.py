@@ -1,4 +1,4 @@
-"""What the best breadth-first-broadcast schedule costs, without building it.
+"""Cost of the best breadth-first-broadcast schedule, without building it.
 
 In step t every node receives the shards of the nodes t hops away, and may choose its links by itself: T_B is
 a sum of independent load-balancing problems, whose value is the worst ratio of shards that must use a set of
@@ -118,7 +118,7 @@ def bfb_reduce_scatter_value(topology: Topology) -> BfbValue:
 
 
 def value_of(instance: InLinkRows, *, transform_limit: int = TRANSFORM_LIMIT) -> BfbValue:
-    """`bfb_value` of a posed instance."""
+    """`bfb_value` of an instance."""
     try:
         per_node = node_bandwidth(instance.topology)
     except ScheduleError:

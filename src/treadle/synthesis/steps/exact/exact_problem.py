@@ -42,7 +42,7 @@ Rounds = Sequence[int] | FreeRounds
 
 @dataclass(frozen=True)
 class ExactProblem:
-    """Spread every chunk of every shard from its home to all nodes.
+    """Spread every chunk of every shard from its owner to all nodes.
 
     In a step of r rounds a link carries at most r x `capacity` chunks. What a node holds at the beginning of
     a step it may send in that step, over any number of its links.

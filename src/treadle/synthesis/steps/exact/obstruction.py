@@ -1,4 +1,4 @@
-"""Necessary conditions that are checked before any search; each failure comes with a witness."""
+"""Necessary conditions that are checked before any search; each failure has a certificate."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class Obstruction:
     nodes : tuple of int
         A node set Q.
     shards : tuple of int
-        Shards with homes outside Q; all their chunks must enter Q.
+        Shards with owners outside Q; all their chunks must enter Q.
     demand : int
         Chunks that must enter.
     supply : int
-        Chunks that can: a link (u, w) into Q helps in step t (from 0) only if some of the homes is within
+        Chunks that can: a link (u, w) into Q helps in step t (from 0) only if some of the owners is within
         t hops of u. Freely spread rounds count in the last step, where they help most. Less than `demand`.
     """
 
@@ -40,7 +40,7 @@ def obstruction_of(
     Raises
     ------
     ScheduleError
-        If a shard's home lies among the nodes.
+        If a shard's owner lies among the nodes.
     """
     inside = set(nodes)
     if any(problem.homes[shard] in inside for shard in shards):
@@ -60,7 +60,7 @@ def find_obstruction(problem: ExactProblem, cuts: tuple[tuple[int, ...], ...] = 
     """First failure of a necessary condition, or None.
 
     Conditions: everything that a single node must receive fits into its in-links in time (exact, by a flow;
-    it contains the Moore-like condition that every home is at most S hops away), and for each node set of
+    it contains the Moore-like condition that every owner is at most S hops away), and for each node set of
     `cuts` all shards from outside fit into its incoming links.
 
     Parameters
@@ -136,7 +136,7 @@ def _unsaturated(demands: list[int], room: list[int], usable: list[list[int]]) -
 def _search(
     source: int, usable: list[list[int]], free: list[int], flow: list[Counter[int]]
 ) -> tuple[dict[int, int], dict[int, int], int | None]:
-    """Breadth-first search for a slot with room: who entered each slot, the slot that each group gives up
+    """Breadth-first search for a free slot: predecessor of each slot, the slot that each group gives up
     (the source has none: -1), and the slot found."""
     entered: dict[int, int] = {}
     left_by = {source: -1}

@@ -79,7 +79,7 @@ class ParetoFront:
     excluded : tuple of Excluded
         All candidates without a schedule, in the order in which they were tried.
     least_steps : int
-        Hops from the farthest home: no schedule has fewer steps.
+        Hops from the farthest owner: no schedule has fewer steps.
     least_ratio : Fraction
         Bottleneck cut: no schedule has a smaller R / C.
     """
@@ -172,7 +172,7 @@ class _ParetoLimits:
     seed: int
 
     def left_s(self) -> float:
-        """Seconds for the next candidate; not positive if there is no time left."""
+        """Seconds for the next candidate; not positive if time has run out."""
         if self.deadline is None:
             return self.time_limit_s
         return min(self.time_limit_s, self.deadline - monotonic())

@@ -38,7 +38,7 @@ def require_ortools() -> None:
 
 
 class SolverProcess:
-    """CP-SAT in a child process that serves any number of requests; a context manager.
+    """CP-SAT in a child process for any number of requests; a context manager.
 
     The child starts with the first request and ends with the block, on an exception, on Ctrl-C, and when
     this process dies.
@@ -134,7 +134,7 @@ class SolverProcess:
         raise TreadleError(f"exact synthesis: the solver's process failed: {reason}")
 
     def _reason(self) -> str:
-        """What the failed process said last."""
+        """Last message of the failed process."""
         if self._child is not None:
             self._child.kill()
             self._child.wait()
@@ -182,7 +182,7 @@ def _send(stream: IO[bytes], line: bytes) -> None:
 
 
 def _collect(stream: IO[bytes], take: Callable[[bytes], None]) -> None:
-    """Hand over the lines, and of answers an empty one at the end so that nobody waits in vain."""
+    """Hand over the lines, and an empty answer at the end so that no reader waits in vain."""
     line = b" "
     while line:
         try:

@@ -55,7 +55,7 @@ def semiregular_group(problem: ExactProblem, *, seed: int) -> list[Permutation]:
 
 
 def link_permutation(problem: ExactProblem, nodes: Permutation) -> list[int]:
-    """Where an automorphism takes each link; parallel links of equal capacity keep their order."""
+    """Image of each link under an automorphism; parallel links of equal capacity keep their order."""
     numbers: dict[tuple[int, int, int], list[int]] = {}
     keys = list(zip(problem.tails, problem.heads, problem.capacity, strict=True))
     place = []

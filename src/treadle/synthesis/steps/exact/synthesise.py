@@ -27,7 +27,7 @@ MAX_WORKERS = 64
 
 
 class ExactStatus(StrEnum):
-    """What the search found out."""
+    """Outcome of the search."""
 
     FOUND = "found"
     INFEASIBLE = "infeasible"
@@ -48,10 +48,10 @@ class ExactSteps:
     rounds : tuple of int
         Rounds of each step, when found.
     obstruction : Obstruction, optional
-        A short witness of infeasibility. Without one the proof is the exhausted search. For REDUCE it speaks
+        A short certificate of infeasibility. Without one the proof is the exhausted search. For REDUCE it is
         of the transposed fabric and reversed rounds.
     reason : str
-        Why there are no steps, in a few words.
+        Why no steps were found, in a few words.
     seconds : float
         CPU seconds in the solver; 0 if it was not needed.
     """
@@ -88,7 +88,7 @@ class ExactResult:
 
 @dataclass(frozen=True)
 class ExactSearch:
-    """How a schedule is searched for.
+    """Settings of the search.
 
     Parameters
     ----------
@@ -242,7 +242,7 @@ def exact_steps(
     rounds: Rounds,
     search: ExactSearch,
 ) -> ExactSteps:
-    """Steps of one direction for shards with any homes (several at a node, or none).
+    """Steps of one direction for shards with any owners (several at a node, or none).
 
     REDUCE is the broadcast on the transposed fabric, run backwards (Definition 5 and Theorem 1 of the
     dissertation). Parameters and errors as for `synthesise_exact`.
@@ -304,7 +304,7 @@ def _explained(obstruction: Obstruction) -> str:
 
 
 def _request(problem: ExactProblem, group: list[tuple[int, ...]], search: ExactSearch) -> dict[str, Any]:
-    """The worker's problem: one shard of each orbit of homes, and the images of its sends."""
+    """The worker's problem: one shard of each orbit of owners, and the images of its sends."""
     free = isinstance(problem.rounds, FreeRounds)
     homes = problem.homes
     if len(group) > 1:

@@ -44,7 +44,7 @@ def answer(line: bytes) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Serve requests until stdin ends."""
+    """Answer requests until stdin ends."""
     requests: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     reader = threading.Thread(target=_read, args=(sys.stdin.buffer, requests), daemon=True)
     reader.start()

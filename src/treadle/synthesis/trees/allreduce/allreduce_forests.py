@@ -1,8 +1,8 @@
 """Allreduce schedules that attain the optimum.
 
-Constructions are tried from the cheapest to the dearest until one meets the exact bound: reduce-scatter +
-allgather, whole trees within limits, free roots, undirected trees, two families of trees, column generation.
-Source: docs/algorithms/allreduce.md, "Construction".
+Constructions are tried from the cheapest to the most expensive until one meets the exact bound:
+reduce-scatter + allgather, integral trees within limits, unrestricted roots, undirected trees, two families
+of trees, column generation. Source: docs/algorithms/allreduce.md, "Construction".
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _ALL = 1 - Fraction(1, 10**9)
 
 
 class Construction(StrEnum):
-    """How an allreduce schedule was built."""
+    """Construction of an allreduce schedule."""
 
     PHASES = "reduce-scatter + allgather"
     FREE_ROOTS = "free roots in halves of the links"
@@ -62,15 +62,15 @@ class Construction(StrEnum):
 
 @dataclass(frozen=True)
 class UnitLimits:
-    """How many unit trees (parts of the data) an allreduce may have, all roots together.
+    """Limits on the unit trees (parts of the data) of an allreduce, all roots together.
 
     Parameters
     ----------
     most : int
     is_fixed : bool
-        Just so many; fewer only where that fails and there is nothing else.
+        Exact number; fewer only if that fails and nothing else works.
     dyadic : int
-        Up to so many, or the next power of two, a power of two is preferred if it loses little; 0: it is not.
+        Limit (or next power of two) below which a power of two is preferred if it loses little; 0: never.
     dyadic_loss : Fraction
         Share of the best rate that it may lose.
     """
@@ -87,7 +87,7 @@ class UnitLimits:
 
 @dataclass(frozen=True)
 class AllreduceSolution:
-    """An allreduce schedule beside the bound.
+    """An allreduce schedule and its bound.
 
     Parameters
     ----------
@@ -130,7 +130,7 @@ def solve_allreduce(
         Packs rooted trees into integer capacities; without it only undirected trees can be built.
     limits : UnitLimits, optional
         On what is built here. The exact constructions are left out where they need more, or another number;
-        then whole trees within the limits take their place, which may cost throughput.
+        then integral trees within the limits replace them, which may cost throughput.
 
     Returns
     -------
@@ -146,17 +146,17 @@ def solve_allreduce(
 
     Notes
     -----
-    Tried in this order until the bound is met: the given phases; within limits, whole trees; free roots in
-    halves of all links; undirected trees (symmetric fabrics); in-trees and out-trees in the shares of the
-    links that the linear program gives them (where trees visit capable switches as terminals, before
+    Tried in this order until the bound is met: the given phases; within limits, integral trees; unrestricted
+    roots in halves of all links; undirected trees (symmetric fabrics); in-trees and out-trees in the shares
+    of the links that the linear program gives them (where trees visit capable switches as terminals, before
     undirected trees); on small fabrics whose capable switches some trees visit and some do not, in-trees and
     out-trees by column generation.
 
     Each construction has a work budget (`work_budget`); one that spends it is passed over.
 
     A power of two of unit trees, where that is preferred: the given phases if they are such and lose little;
-    else the fewest whole trees or an exact construction that lose nothing; else the fewest whole trees that
-    lose little. Without any, the best rate.
+    else the fewest integral trees or an exact construction that lose nothing; else the fewest integral trees
+    that lose little. Without any, the best rate.
     """
     analysis = analyse(topology, collective)
     builder = _Builder(topology, collective, analysis, pack)
@@ -258,7 +258,7 @@ class _Builder:
         return min(self.bound, max(rates) * analysis.network.unit) if rates else self.bound
 
     def exact(self, allows: Callable[[int], bool], most: int) -> Iterator[_Made]:
-        """What the exact constructions make of an allowed number of unit trees.
+        """Yield the results of the exact constructions for an allowed number of unit trees.
 
         Undirected trees are rounded to at most `most`.
         """
@@ -283,7 +283,8 @@ class _Builder:
                 yield _Made(algbw_of(self.topology, schedule), schedule, construction)
 
     def integral_trees(self, goal: Goal) -> _Made | None:
-        """Whole trees that reach the goal, which is in bytes/s; none where they would ask for operations."""
+        """Return integral trees that reach the goal, in bytes/s; None if they would need in-network
+        operations."""
         analysis = self.analysis
         if self.pack is None or not analysis.setting.is_exact or analysis.setting_network.groups:
             return None
@@ -398,7 +399,7 @@ def solve_unrestricted_roots(network: PairNetwork, n_roots: int | None = None) -
     network : PairNetwork
         Switches are treated as incapable.
     n_roots : int, optional
-        Only the first so many ranks may be roots.
+        Number of first ranks that may be roots.
 
     Returns
     -------

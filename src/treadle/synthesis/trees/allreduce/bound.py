@@ -1,4 +1,4 @@
-"""The allreduce optimum of a fabric, or the best bound known, with a witness.
+"""The allreduce optimum of a fabric, or the best known bound, with a certificate.
 
 The linear program over cuts is exact where switches only forward. Where switches multicast or aggregate it is
 a relaxation, as cuts do not capture branching; so it is called the optimum only if trees attain it: those
@@ -38,7 +38,7 @@ class AllreduceBound:
     Parameters
     ----------
     algbw : Fraction
-        Bytes/s, recomputed from the witness.
+        Bytes/s, recomputed from the certificate.
     witness : DualCertificate or CutCombinationCertificate
     is_attained : bool or None
         True: the bound is the optimum, schedules attain it. None: not known (in-network capabilities,
@@ -51,13 +51,13 @@ class AllreduceBound:
 
 
 def allreduce_bound(topology: Topology, collective: Collective) -> AllreduceBound:
-    """The allreduce optimum, or the best bound known, with a witness that proves it.
+    """Compute the allreduce optimum, or the best known bound, with a certificate that proves it.
 
     Parameters
     ----------
     topology : Topology
         Its capabilities are part of the model: switches that multicast and aggregate may copy and combine,
-        by themselves or in operations of ranks that ask (`treadle.schedules.in_network`).
+        by themselves or in GPU-initiated operations (`treadle.schedules.in_network`).
         For the optimum without that, pass `without_capabilities(topology)`. Injection caps are not modelled.
     collective : Collective
         An allreduce.
@@ -69,7 +69,7 @@ def allreduce_bound(topology: Topology, collective: Collective) -> AllreduceBoun
     InfeasibleError
         If some rank cannot reach another.
     ScheduleError
-        If the collective is no allreduce on the compute nodes of `topology`.
+        If the collective is not an allreduce on the compute nodes of `topology`.
 
     Notes
     -----
@@ -162,7 +162,8 @@ def _check_reachable(topology: Topology, network: PairNetwork) -> None:
 
 
 def _best_setting(network: PairNetwork, relaxed: LpOptimum) -> tuple[LpOptimum, PairNetwork]:
-    """The best of no capabilities, and of trees that visit all terminals, or those of one kind."""
+    """Return the best of no capabilities, and of trees that visit all terminals, or those of one
+    capability."""
     incapable = replace(network, multicast=frozenset(), aggregation=frozenset(), groups=())
     best = solve_two_family_lp(incapable), incapable
     switches, groups = network.with_groups(()), incapable.with_groups(network.full_groups)
@@ -188,7 +189,7 @@ def _concluded(
     witness: DualCertificate | CutCombinationCertificate,
     rate: Fraction,
 ) -> AllreduceBound:
-    """The bound that the witness proves, held against a rate that is known to be feasible."""
+    """Return the bound that the certificate proves, compared with a rate that is known to be feasible."""
     value = witness.bound(topology, collective)
     capped = bool(topology.injection_bytes_per_s.any())
     return AllreduceBound(value, witness, True if not capped and rate * network.unit == value else None)

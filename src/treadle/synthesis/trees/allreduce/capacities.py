@@ -23,7 +23,7 @@ for an allgather, in-trees for a reduce-scatter. `treadle.synthesis.trees.pack_f
 
 @dataclass(frozen=True)
 class LinkAllocation:
-    """What in-trees and out-trees may use.
+    """Capacities that in-trees and out-trees may use.
 
     Parameters
     ----------
@@ -31,7 +31,7 @@ class LinkAllocation:
     broadcast, reduce : sequence of Fraction, length m
         Bandwidth of each pair; all in units of `PairNetwork.unit`.
     parts : sequence of Fraction
-        Further rates that are to be whole numbers of trees.
+        Further rates that must be integral numbers of trees.
     """
 
     root_rates: Sequence[Fraction]
@@ -71,7 +71,7 @@ class IntegralAllocation:
 def integral_allocation(
     topology: Topology, network: PairNetwork, shares: LinkAllocation
 ) -> IntegralAllocation:
-    """The fewest unit trees of one size in which shares are whole numbers on every link.
+    """The fewest unit trees of one size in which allocations are integral on every link.
 
     Parameters
     ----------

@@ -39,7 +39,7 @@ class CutFamily:
     columns : tuple of int or None
         The column of each pair's capacity; None when capacities are fixed at the network's.
     asked : mapping of group node to tuple of int
-        Per member the column of the operations that it asks for, of the groups whose operations the family
+        Per member the column of the operations that it initiates, of the groups whose operations the family
         may use. They cross a cut that parts the asker from another member.
     rows : dict of node set to row number
         The cuts added so far, closed by `PairNetwork.with_full_groups`.

@@ -1,4 +1,4 @@
-"""Shortest trees that use operations of switches which work for ranks that ask.
+"""Shortest trees that use GPU-initiated in-network operations.
 
 Operations have a direction, so the shortest tree is a minimum arborescence (Chu and Liu 1965; Edmonds 1967)
 over path distances rather than a spanning tree. Source: docs/algorithms/allreduce.md, "For ranks that ask".
@@ -54,14 +54,14 @@ class InNetworkTreeFinder:
         Returns
         -------
         FabricTree or None
-            With its root; None if the ranks are not connected. Switches and groups that serve no rank, and
-            groups that serve one, are taken out again.
+            With its root; None if the ranks are not connected. Switches and groups that are useless for all
+            ranks, and groups useful for one only, are removed again.
 
         Notes
         -----
         A group is a node that members enter over their own link and that leads to all members at no cost,
-        since the links of a group are crossed whatever its operation serves. A source before all ranks, by
-        arcs so dear that just one is used, leaves the choice of the root open.
+        since the links of a group are crossed by any of its operations. A source before all ranks, by
+        arcs so expensive that exactly one is used, leaves the choice of the root open.
         """
         terminals = [*self.network.ranks, *switches]
         k, n = len(terminals), len(terminals) + len(groups) + 1
@@ -93,7 +93,7 @@ class InNetworkTreeFinder:
         return self._trimmed(edges, names[parents.index(n - 1)], groups)
 
     def _distances(self, lengths: _Numbers, nowhere: Number) -> tuple[_Numbers, NDArray[np.int64]]:
-        """Path lengths through nodes that are no ranks, and the last pair of each path (Floyd, Warshall)."""
+        """Path lengths through nodes that are not ranks, and the last pair of each path (Floyd, Warshall)."""
         n, network = self.network.n_nodes, self.network
         distance = np.full((n, n), nowhere, dtype=lengths.dtype)
         before = np.full((n, n), -1, dtype=np.int64)
@@ -194,7 +194,7 @@ def minimum_arborescence(cost: _Numbers, root: int, nowhere: Number) -> list[int
 
 
 def _circle(parents: Sequence[int]) -> list[int]:
-    """The nodes of some circle, empty if there is none."""
+    """Return the nodes of some cycle, empty if none exists."""
     seen = [-1] * len(parents)
     for start in range(len(parents)):
         node = start

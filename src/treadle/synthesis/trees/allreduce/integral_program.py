@@ -1,7 +1,7 @@
 """The integer program of whole in-trees and out-trees within given numbers of trees per pair of nodes.
 
-Splitting off and Edmonds' theorem need integers and balance and nothing else: so whole capacities within the
-floors, balanced at relays, that satisfy the cuts of whole roots' numbers, are whole trees. Source:
+Splitting off and Edmonds' theorem need integers and balance and nothing else: so integral capacities within
+the floors, balanced at relays, that satisfy the cuts of integral root numbers, are integral trees. Source:
 docs/algorithms/allreduce.md, "A limited number of trees".
 """
 
@@ -22,14 +22,14 @@ _MOST_CUTS = 2**9
 
 
 class IntegralTreeProgram:
-    """Most roots x(Vc), where cuts of c_BC and c_RE hold them and c_BC + c_RE fit the room of every pair.
+    """Most roots x(Vc), where cuts of c_BC and c_RE hold them and c_BC + c_RE fit the capacity of every pair.
 
     Parameters
     ----------
     network : PairNetwork
         Without capable switches.
     n_roots : int, optional
-        Only the first so many ranks may be roots.
+        Number of first ranks that may be roots.
 
     Notes
     -----
@@ -64,7 +64,7 @@ class IntegralTreeProgram:
                 family.add(self._program, network, self._roots, everything - {rank})
 
     def _add_room(self) -> list[int]:
-        """The row of each pair; mirrored, two opposite pairs have one."""
+        """Row of each pair; mirrored, a pair and its reverse share one."""
         rows: list[int] = []
         for e in range(self.network.n_pairs):
             opposite = self.network.reverse[e]
@@ -91,7 +91,8 @@ class IntegralTreeProgram:
             self._program.solver.changeRowBounds(row, -inf, value)
 
     def relaxed(self) -> tuple[float, list[float]]:
-        """The rate of the linear relaxation, and a price per pair; the room of all pairs costs the rate."""
+        """The rate of the linear relaxation, and a price per pair; the capacity of all pairs costs the
+        rate."""
         self._aim()
         values, duals = self._fractional()
         prices = [max(0.0, duals[row]) for row in self._room_rows]
@@ -100,7 +101,7 @@ class IntegralTreeProgram:
         return sum(values[column] for column in self._roots.values()), prices
 
     def integral(self, trees: int) -> tuple[list[int], list[int], list[int]] | None:
-        """Roots per rank, c_BC and c_RE per pair of so many whole trees; None if none were found.
+        """Return roots per rank, c_BC and c_RE per pair of the integral trees; None if none were found.
 
         Roots are spread over the ranks as evenly as they can be.
         """
@@ -124,7 +125,7 @@ class IntegralTreeProgram:
             most = min(2 * most, trees)
 
     def _aim(self, most: float = inf, total: float = inf, *, is_even: bool = False) -> None:
-        """Most trees of a root, and of all; and whether so many are to be even, or many."""
+        """Most trees of a root, and of all; and whether their number must be even."""
         solver = self._program.solver
         for column in self._roots.values():
             solver.changeColBounds(column, 0, most)

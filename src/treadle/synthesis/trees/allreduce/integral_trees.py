@@ -1,11 +1,11 @@
-"""Whole trees: the best rate of so many unit trees in all, by integer capacities for in-trees and out-trees.
+"""Integral trees: the best rate of a total number of unit trees, by integral capacities of both families.
 
 With unit trees of rate 1/u a link of bandwidth b holds floor(u b) of them, in-trees and out-trees together.
-For a given u the trees are whole capacities within these floors, balanced at switches, and whole numbers of
-roots that every cut allows: an integer program whose relaxation is the linear program (B.5) of the floors.
-Only scales u at which a floor grows need to be looked at. A dual solution of one scale, priced at the floors
-of another, bounds the number of trees there, so the linear program is solved for few scales and the integer
-program mostly for one.
+For a given u the trees are integral capacities within these floors, balanced at switches, and integral
+numbers of roots that every cut allows: an integer program whose relaxation is the linear program (B.5) of the
+floors. Only scales u at which a floor grows need to be looked at. A dual solution of one scale, priced at the
+floors of another, bounds the number of trees there, so the linear program is solved for few scales and the
+integer program mostly for one.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Goal:
-    """Which numbers of unit trees will do, all roots together.
+    """Acceptable numbers of unit trees, all roots together.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ class Goal:
 
 @dataclass(frozen=True)
 class IntegralTrees:
-    """Whole capacities that hold a number of in-trees and out-trees.
+    """Integral capacities that hold a number of in-trees and out-trees.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ class IntegralTrees:
 def find_integral_trees(
     topology: Topology, network: PairNetwork, goal: Goal, *, optimum: Fraction, n_roots: int | None = None
 ) -> IntegralTrees | None:
-    """Whole numbers of trees that reach a goal.
+    """Integral numbers of trees that reach a goal.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ def find_integral_trees(
     optimum : Fraction
         The rate of as many trees as one likes, in units of `PairNetwork.unit`.
     n_roots : int, optional
-        Only the first so many ranks may be roots.
+        Number of first ranks that may be roots.
 
     Returns
     -------
@@ -165,7 +165,7 @@ class _Ladder:
 
 
 class _ScaleSearch:
-    """What is known of the numbers of trees at every scale, and what to look at next."""
+    """Known numbers of trees at every scale, and the next scale to examine."""
 
     def __init__(
         self,
@@ -202,7 +202,7 @@ class _ScaleSearch:
         return int(self._numbers[taken]), int(places[taken])
 
     def is_possible(self, trees: int, place: int) -> bool:
-        """Whether the linear program allows so many trees at that scale; what it says is kept."""
+        """Whether the linear program allows this many trees at that scale; its result is stored."""
         room = [min(int(self._floors[place, members].sum()), self._enough) for members in self._members]
         self._program.set_free_capacity(room)
         if place not in self._relaxed:
@@ -218,11 +218,11 @@ class _ScaleSearch:
         return self._relaxed[place] >= trees * (1 - _TOLERANCE)
 
     def exclude(self, trees: int, place: int) -> None:
-        """That scale holds fewer trees."""
+        """Record that the scale holds fewer trees."""
         self._limit(place, trees - 1)
 
     def _limit(self, place: int, most: float) -> None:
-        """That scale, and so all below, hold at most so many trees."""
+        """Record that the scale, and so all below, hold at most this many trees."""
         self._most[: place + 1] = np.minimum(self._most[: place + 1], most)
 
 

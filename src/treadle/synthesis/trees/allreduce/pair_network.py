@@ -16,7 +16,7 @@ from treadle.topologies.topology import Topology
 
 @dataclass(frozen=True)
 class SwitchGroup:
-    """A switch that multicasts or sums for ranks that ask, with the ranks at it.
+    """A switch with GPU-initiated operations, with the ranks at it.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ class PairNetwork:
     multicast, aggregation : frozenset of int
         Switches with the capability that work by themselves.
     groups : tuple of SwitchGroup, optional
-        Those that work for ranks that ask.
+        Switches with GPU-initiated operations.
     """
 
     n_nodes: int
@@ -109,7 +109,7 @@ class PairNetwork:
         return tuple(group for group in self.groups if group.multicasts and group.aggregates)
 
     def has_uneven_groups(self, topology: Topology) -> bool:
-        """Whether parallel links at some group do not divide alike for all members, both ways."""
+        """Whether parallel links at some group do not divide equally for all members, in both directions."""
         for group in self.groups:
             shapes = {
                 tuple(Fraction(int(topology.bandwidths[e]), total * self.unit) for e in self.links[pair])
@@ -121,7 +121,7 @@ class PairNetwork:
         return False
 
     def with_groups(self, groups: Iterable[SwitchGroup]) -> PairNetwork:
-        """The network with these of its groups only, numbered anew."""
+        """Return the network with only these of its groups, renumbered."""
         numbered = (replace(group, node=self.n_nodes + i) for i, group in enumerate(groups))
         return replace(self, groups=tuple(numbered))
 

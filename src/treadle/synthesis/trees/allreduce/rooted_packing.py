@@ -1,6 +1,6 @@
 """Fractional packing of in-trees and out-trees on fabrics with capable switches, by column generation.
 
-Serves small fabrics only: pricing tries every subset of capable switches and groups. A potential for each
+For small fabrics only: pricing tries every subset of capable switches and groups. A potential for each
 rank sees to it that as much is reduced to it as is broadcast from it. Source: docs/algorithms/allreduce.md,
 "For ranks that ask".
 """
@@ -20,7 +20,7 @@ from treadle.synthesis.trees.allreduce.steiner_trees import FabricTree
 from treadle.synthesis.trees.allreduce.undirected_packing import MAX_ENUMERATED_SWITCHES, TREE_WORK
 
 MAX_RANKS = 32
-"""With more ranks an arborescence for each subset of switches and each round takes too long."""
+"""Ranks above which an arborescence for each subset of switches and each round takes too long."""
 
 _TOLERANCE = 1e-9
 _ROUNDS = 200

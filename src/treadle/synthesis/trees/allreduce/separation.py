@@ -80,7 +80,8 @@ class _Residual:
         return amount
 
     def reachable(self, start: int, backwards: int = 0) -> set[int]:
-        """Nodes that `start` reaches through arcs with room; with `backwards` = 1, nodes that reach it."""
+        """Nodes that `start` reaches through arcs with free capacity; with `backwards` = 1, nodes that reach
+        it."""
         seen, stack = {start}, [start]
         while stack:
             for arc in self.out[stack.pop()]:

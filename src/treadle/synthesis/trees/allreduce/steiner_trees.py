@@ -22,9 +22,9 @@ class FabricTree:
     Parameters
     ----------
     edges : tuple of (one, other, pairs)
-        `pairs` is the path from `one` to `other`; the way back takes the opposite pairs.
+        `pairs` is the path from `one` to `other`; the reverse path takes the reverse pairs.
     root : int, optional
-        The rank from which operations are asked as `operations` says. Without operations any may be it.
+        The rank that initiates the `operations`. Without operations any may be it.
     operations : tuple of (group, asker), optional
         The groups among the nodes, and the rank on the root's side of each.
     """
@@ -34,7 +34,7 @@ class FabricTree:
     operations: tuple[tuple[SwitchGroup, int], ...] = ()
 
     def crossings(self) -> dict[int, int]:
-        """How often data that go out from the root cross each pair."""
+        """Count how often data from the root cross each pair."""
         groups = {group.node for group, _ in self.operations}
         crossed = [
             pair for one, other, pairs in self.edges if groups.isdisjoint((one, other)) for pair in pairs
@@ -44,14 +44,14 @@ class FabricTree:
         return dict(Counter(crossed))
 
     def usage(self, network: PairNetwork) -> dict[int, int]:
-        """How often the tree crosses each pair; the lower of two opposite pair numbers stands for both."""
+        """Count how often the tree crosses each pair; the lower of a pair and its reverse represents both."""
         count = Counter[int]()
         for pair, often in self.crossings().items():
             count[min(pair, network.reverse[pair])] += often
         return dict(count)
 
     def length(self, network: PairNetwork, lengths: Sequence[Number]) -> Number:
-        """The sum of the crossings' lengths, equal for opposite pairs."""
+        """The sum of the crossings' lengths, equal for reverse pairs."""
         return sum(count * lengths[pair] for pair, count in self.usage(network).items())
 
 
@@ -73,7 +73,7 @@ class SteinerTreeFinder:
         Parameters
         ----------
         lengths : sequence of number, length m
-            Per pair, not negative, equal for opposite pairs; integers are added up exactly.
+            Per pair, not negative, equal for reverse pairs; integers are added up exactly.
         terminals : iterable of int
 
         Notes

@@ -86,7 +86,7 @@ def terminal_fabric(
 
 
 def terminal_allocation(topology: Topology, visiting: PairNetwork, found: LpOptimum) -> LinkAllocation:
-    """What trees that visit terminals may use of the network of `terminal_fabric`.
+    """Capacities of the network of `terminal_fabric` for trees that visit terminals.
 
     Every tree visits every group once, and then its data cross the links from the group to all members, or
     to it from all members: so much is set aside there. Each rank's operations divide among its parallel
@@ -137,8 +137,8 @@ def prune_to_ranks(
 
     Notes
     -----
-    Terminals that serve no rank drop out. At the others the first child continues the path that arrives from
-    the parent; other children's paths begin there (broadcasting, the switch multicasts) or end there
+    Terminals useless for all ranks drop out. At the others the first child continues the path that arrives
+    from the parent; other children's paths begin there (broadcasting, the switch multicasts) or end there
     (reducing, the switch aggregates). At a group the links that stand for operations become those between
     switch and ranks. Loads never rise above what was set aside.
     """
@@ -164,7 +164,7 @@ class _LaneAssignment:
 
     lanes: Mapping[int, tuple[int, ...]]
     ends: dict[int, list[int]]
-    """For each link that operations are asked over, where each lane's units end."""
+    """For each link that initiates operations, where each parallel link's units end."""
     assigned: dict[int, int]
 
     @classmethod
@@ -186,7 +186,7 @@ class _LaneAssignment:
         return cls(lanes, ends, dict.fromkeys(asked, 0))
 
     def assign(self, link: int, units: int) -> list[tuple[int, int]]:
-        """Places among parallel links, each with its units, for operations that are asked over `link`."""
+        """Positions among parallel links, each with its units, for operations initiated over `link`."""
         found = []
         for place, end in enumerate(self.ends[link]):
             part = min(units, max(0, end - self.assigned[link]))
@@ -228,7 +228,7 @@ def _prune_tree(forest: Forest, tree: Tree, n_ranks: int, assignment: _LaneAssig
 
 
 def _serving_children(tree: Tree, n_ranks: int) -> Mapping[int, list[int]]:
-    """Children of each node, without terminals below which there is no rank."""
+    """Children of each node, without terminals that have no rank below."""
     serves = {*range(n_ranks)}
     for rank in range(n_ranks):
         node = int(tree.parent[rank])

@@ -17,7 +17,7 @@ from treadle.synthesis.trees.tree_parts import apportioned
 from treadle.topologies.topology import Topology
 
 MAX_UNITS = 2**20
-"""Rates that would need more unit trees are rounded, unless told otherwise."""
+"""Default number of unit trees above which rates are rounded."""
 
 _TRIALS = 32
 _FEW_UNITS = 64
@@ -43,11 +43,11 @@ def trees_to_schedule(
     trees : sequence of (FabricTree, rate)
         Rates > 0, in units of `PairNetwork.unit`, that fit the network.
     max_units : int
-        Most unit trees. Rates whose common denominator asks for more are rounded and lose a little.
+        Most unit trees. Rates whose common denominator needs more are rounded and lose a little.
 
     Notes
     -----
-    A tree with operations keeps its root, which decides who asks for them.
+    A tree with operations keeps its root, which determines the initiator.
     At a branching switch, and at that of a group, the first child continues the path that arrives there;
     the paths of the other children begin (broadcasting) or end (reducing) at the switch.
     """
@@ -109,7 +109,8 @@ def rooted_trees_to_schedule(
 def _whole_units(
     topology: Topology, network: PairNetwork, rates: Sequence[Fraction]
 ) -> tuple[list[int], _Lanes]:
-    """Rates as whole numbers of units, as few as may be, and the room of parallel links in these units."""
+    """Rates as integral numbers of units, as few as possible, and the capacity of parallel links in these
+    units."""
     scale = lcm(*(rate.denominator for rate in rates))
     # links of pairs that have several
     widths = {
@@ -124,7 +125,7 @@ def _whole_units(
 
 
 def unit_trees(network: PairNetwork, trees: Sequence[tuple[FabricTree, Fraction]]) -> int:
-    """How many unit trees a schedule of the trees has that loses nothing."""
+    """Number of unit trees of a schedule of the trees that loses nothing."""
     rates = [rate for _, rate in _with_few_units(network, trees, MAX_UNITS)]
     scale = lcm(*(rate.denominator for rate in rates))
     units = [int(rate * scale) for rate in rates]
@@ -163,13 +164,13 @@ def _unit_numbers(exact: int, max_units: int) -> list[int]:
 
 @dataclass(frozen=True)
 class _Lanes:
-    """Parallel links, filled one after the other; reducing and broadcasting trees share their room."""
+    """Parallel links, filled one after the other; reducing and broadcasting trees share their capacity."""
 
     network: PairNetwork
     room: dict[int, list[int]]
 
     def spread(self, pairs: Sequence[int], units: int) -> list[tuple[tuple[int, ...], int]]:
-        """Physical paths along `pairs` for so many units."""
+        """Physical paths along `pairs` for a number of units."""
         paths: list[tuple[tuple[int, ...], int]] = [((), units)]
         for pair in pairs:
             members = self.network.links[pair]

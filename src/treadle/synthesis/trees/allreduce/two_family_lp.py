@@ -1,4 +1,4 @@
-"""The allreduce linear program (B.5): bandwidth split between in-trees and out-trees, free roots.
+"""The allreduce linear program (B.5): bandwidth split between in-trees and out-trees, unrestricted roots.
 
 Each link's bandwidth is shared by two families of trees with common roots, and a root may take any share of
 the data. Two families of cuts bound the roots' rates; violated ones come from flows. Every rank can be on
@@ -33,7 +33,7 @@ class LpOptimum:
     broadcast, reduce : tuple of Fraction, length m
         Bandwidth set aside on each pair for out-trees and in-trees.
     asked : pair of mappings of group node to tuple of Fraction
-        Per member the rate of stores that it asks for in out-trees, and of loads that sum in in-trees.
+        Per member the rate of stores that it initiates in out-trees, and of loads that sum in in-trees.
     prices : tuple of Fraction, length m
         The dual of each pair's bandwidth; as lengths they make every pair of trees at least 1 long.
     witness : CutCombinationCertificate
@@ -69,7 +69,8 @@ def solve_two_family_lp(network: PairNetwork, *, roots: Sequence[int] | None = N
     -----
     Variables: c_BC(e), c_RE(e) with sum at most b(e), and x(v). For every node set S that leaves out some
     rank: c_BC out of S >= x(S) and c_RE into S >= x(S). Every node that is neither a rank nor capable passes
-    on just what it receives, in both. Sets that contain every rank are no constraint: nothing has to leave.
+    on exactly what it receives, in both. Sets that contain every rank are not constraints: nothing has to
+    leave.
 
     This is exact without capable switches. *Upper bound*: a packing of pairs of trees gives such c and x.
     *Attained*: scale the solution to integers and look at c_BC with a super-source s that feeds x(v) into
@@ -78,11 +79,11 @@ def solve_two_family_lp(network: PairNetwork, *, roots: Sequence[int] | None = N
     form of Bang-Jensen, Frank and Jackson each can be split off completely, its arcs joined in pairs,
     without lowering the connectivity between terminals; the others stay balanced. What is left has only
     ranks and s, and by Edmonds' theorem X arc-disjoint out-trees leave s, x(v) of them through v. In-trees
-    are the same on reversed links. Unlike the text of B.7, no variables b' for pairs of ranks are needed:
+    are the same on reversed links. Unlike in B.7, no variables b' for pairs of ranks are needed:
     conservation says what the flows between ranks would say.
 
     At capable switches conservation is dropped (and one that both multicasts and aggregates may be a root):
-    an upper bound that need not be attained. Switches that work for ranks that ask stay balanced. Their
+    an upper bound that need not be attained. Switches with GPU-initiated operations stay balanced. Their
     operations have variables a(w, r) of their own, in each family: a store loads (r, w) and every (w, m) of
     the group, r included, and crosses the cut of S if r is in S and some member is not; reducing is the
     mirror image. This, too, is an upper bound: cuts alone do not capture one tail with many heads.
@@ -153,7 +154,7 @@ def solve_two_family_lp(network: PairNetwork, *, roots: Sequence[int] | None = N
 def _link_prices(
     network: PairNetwork, prices: Sequence[Fraction], part: Fraction
 ) -> tuple[tuple[int, Fraction], ...]:
-    """Prices of links, which a witness needs where operations may cross several at once."""
+    """Dual prices, which a certificate needs where operations may cross several links together."""
     if not network.groups:
         return ()
     found = [

@@ -1,6 +1,6 @@
 """Fractional packing of undirected trees into a symmetric fabric, by column generation.
 
-On a symmetric fabric one undirected tree serves both families: one direction of its links reduces, the other
+On a symmetric fabric one undirected tree is in both families: one direction of its links reduces, the other
 broadcasts. Columns are priced by minimum spanning trees under path lengths; without switches the optimum is
 the bound of Tutte and Nash-Williams. Source: docs/algorithms/allreduce.md, "Symmetric fabrics".
 """
@@ -26,7 +26,7 @@ from treadle.synthesis.trees.allreduce.separation import Number
 from treadle.synthesis.trees.allreduce.steiner_trees import FabricTree, SteinerTreeFinder
 
 MAX_ENUMERATED_SWITCHES = 7
-"""Up to so many branching switches and groups every subset is tried; with more, they are searched locally."""
+"""Branching switches and groups up to which every subset is tried; with more, they are searched locally."""
 
 _TOLERANCE = 1e-9
 _TREES_PER_ROUND = 6
@@ -47,7 +47,7 @@ class TreePacking:
     trees : tuple of (FabricTree, Fraction)
         Rates > 0.
     lengths : tuple of Fraction, length m
-        The dual: a length per pair, equal for opposite pairs. When `is_priced`, no tree is shorter than 1.
+        The dual: a length per pair, equal for reverse pairs. When `is_priced`, no tree is shorter than 1.
     is_priced : bool
         No better tree exists; False if the search stopped at `target`, or when that for branching switches
         was not exhaustive.
@@ -87,13 +87,13 @@ def pack_fabric_trees(
 
     Notes
     -----
-    One undirected tree serves as in-tree and as out-tree of any of its ranks: reducing crosses a pair one
+    One undirected tree is an in-tree and an out-tree of any of its ranks: reducing crosses a pair one
     way, broadcasting the other. Rates y(t) fit if ``sum of y(t) * crossings(t, e) <= b(e)``; the dual is
     ``min of b.l / shortest tree under l``. That is the allreduce optimum of a symmetric fabric: under
     symmetric lengths an in-tree and an out-tree are at least as long as two shortest trees, so the dual
     bounds every two-family solution too. Columns are priced by minimum spanning trees under path
     distances, over subsets of the branching switches and groups; with groups by minimum arborescences, since
-    what an operation crosses depends on the side it is asked from. The in-tree is then the out-tree turned
+    what an operation crosses depends on its initiator. The in-tree is then the out-tree turned
     round, and together they cross either direction of a pair as often as the tree's `usage` says. Duals are
     mixed with the hint while that still finds improving trees, which damps their oscillation.
     """
@@ -111,7 +111,7 @@ def pack_fabric_trees(
 
 
 def _price_in_floats(search: _TreeMaster, lengths: Sequence[float], target: Fraction | None) -> None:
-    """Add trees until none is shorter than 1 by much, or the target is reached, as far as floats tell."""
+    """Add trees until none is shorter than 1 by much, or the target is reached, within float precision."""
     n_ranks = len(search.network.ranks)
     # disturbed lengths give trees that differ: duals of a poor pool would lead nowhere
     for spread in (0.02, 0.1, 0.5):
@@ -174,7 +174,7 @@ class _TreeMaster:
         self.is_exhaustive = len(self._branching) <= MAX_ENUMERATED_SWITCHES
 
     def disturbed(self, lengths: Sequence[float], spread: float) -> list[float]:
-        """Lengths times random factors up to 1 + spread, equal for opposite pairs."""
+        """Lengths times random factors up to 1 + spread, equal for reverse pairs."""
         factors = 1 + spread * self._random.random(len(lengths))
         reverse = self.network.reverse
         return [length * float(factors[min(e, reverse[e])]) for e, length in enumerate(lengths)]

@@ -165,8 +165,8 @@ class CycleFinder:
     def next_order(self, start: int, end: int | None = None) -> tuple[int, ...] | None:
         """A path from `start` to `end`, or a cycle from `start` if there is no `end`; None if none is found.
 
-        Counts as load in both directions, because rings go both ways. Links are let in by rising relative
-        load, so the result has the least greatest load that the search can reach.
+        Counts as load in both directions, because rings go in both directions. Links are added by rising
+        relative load, so the result has the least greatest load that the search can reach.
         """
         thresholds = {Fraction(self._loads[u, v] + 1, self._arcs[u][v]) for u, v in self._loads}
         for threshold in sorted(thresholds):

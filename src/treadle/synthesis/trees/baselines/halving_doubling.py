@@ -34,14 +34,14 @@ def halving_doubling(topology: Topology, collective: Collective) -> ForestSchedu
     Raises
     ------
     ScheduleError
-        If the number of ranks is no power of two.
+        If the number of ranks is not a power of two.
 
     Notes
     -----
     The allgather pairs each rank with the farthest rank first (rank xor N/2, ..., xor 1) and the
     reduce-scatter with the nearest first, so that the largest messages stay near (vector halving and distance
-    doubling of Rabenseifner). As a tree flow all steps run at once; run step by step it can only be slower
-    than its `algbw`.
+    doubling of Rabenseifner). As a tree flow all steps run concurrently; run step by step it can only be
+    slower than its `algbw`.
     """
     check_supported("halving-doubling", topology, collective, GATHERING, (power_of_two_ranks,))
     ranks = np.arange(collective.n_ranks)

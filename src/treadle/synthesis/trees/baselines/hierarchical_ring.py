@@ -25,7 +25,7 @@ def boxes_of_one_size(topology: Topology, collective: Collective) -> Unsupported
 def hierarchical_ring(topology: Topology, collective: Collective) -> ForestSchedule:
     """Two levels of rings: the allgather goes across boxes among ranks of equal place, then inside each box.
 
-    The reduce-scatter goes the other way, an allreduce does both; with one box this is `ring`.
+    The reduce-scatter goes in reverse, an allreduce does both; with one box this is `ring`.
 
     Parameters
     ----------

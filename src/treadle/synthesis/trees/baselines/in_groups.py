@@ -1,4 +1,4 @@
-"""Rings and double binary trees of several groups at once, as communicators side by side would have them.
+"""Rings and double binary trees of concurrent groups, as of separate communicators.
 
 Each group's rings or trees are those of its own part of the fabric; of equally short routes each hop takes
 the one that all groups together have used least, as even routing by hash does on average.
@@ -18,7 +18,7 @@ from treadle.synthesis.trees.baselines.ring import forest_of_rings, ring_orders
 from treadle.topologies.topology import Topology
 
 OwnFabric = Callable[[int], tuple[Topology, Collective]]
-"""Of a group: the fabric without nodes that are not there for it, and its collective on that."""
+"""Return a group's fabric, without nodes that it cannot use, and its collective on that."""
 
 
 def rings_in_groups(topology: Topology, collective: Collective, own: OwnFabric) -> GroupSchedule:
@@ -31,7 +31,7 @@ def rings_in_groups(topology: Topology, collective: Collective, own: OwnFabric) 
 
 
 def double_trees_in_groups(topology: Topology, collective: Collective, own: OwnFabric) -> GroupSchedule:
-    """Two trees for each lane of each group; see `double_binary_tree`."""
+    """Two trees for each channel of each group; see `double_binary_tree`."""
 
     def build(builder: ForestBuilder, fabric: Topology, member: Collective) -> Forest:
         return forest_of_trees(builder, trees_over_boxes(fabric, member), member.root)

@@ -134,7 +134,7 @@ class Router:
         return node not in self._closed and (through_ranks or node not in self._rank_of)
 
     def _distances_to(self, target: int, start: int, through_ranks: bool) -> Distances:
-        """Links from each node that is no farther than `start` to `target`; -1 where there is no way.
+        """Links to `target` from each node at most as far as `start`; -1 if unreachable.
 
         Searches go on where they stopped for other starts: they are by rising distance, so what is nearer
         than a node is known when it is reached.

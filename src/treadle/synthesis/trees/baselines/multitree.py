@@ -1,4 +1,4 @@
-"""MultiTree: all trees grown greedily at once, time step by time step."""
+"""MultiTree: all trees extended greedily together, time step by time step."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from treadle.topologies.topology import Topology
 
 
 def multitree(topology: Topology, collective: Collective) -> ForestSchedule:
-    """One tree per rank, all grown at once by turns.
+    """One tree per rank, all extended in turns.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ def _greedy_forest(topology: Topology, collective: Collective) -> Forest:
 
 
 class _Growth:
-    """A growing tree.
+    """A tree under construction.
 
     Sets of ranks and of first hops (see `_Network`) are bit masks: ranks missing, ranks that may send because
     they joined before this step, first hops of those, and first hops that lead to nothing missing.

@@ -23,13 +23,13 @@ from treadle.unsupported import Unsupported
 _LEAST = 3
 """Ranks."""
 _Lane = tuple[int, tuple[int, ...], tuple[int, ...]]
-"""Bandwidth of a lane through a switch, its link up from each rank, and its link down to each."""
+"""Bandwidth of a channel through a switch, its link up from each rank, and its link down to each."""
 
 
 def a_switch_of_all_ranks_that_copies_and_adds(
     topology: Topology, collective: Collective
 ) -> Unsupported | None:
-    """One switch that works for ranks that ask has all of them around it."""
+    """One switch with GPU-initiated operations joins all ranks."""
     if _lanes(topology, collective, _able(topology, collective.kind)):
         return None
     what = {
@@ -41,7 +41,7 @@ def a_switch_of_all_ranks_that_copies_and_adds(
 
 
 def three_ranks(_: Topology, collective: Collective) -> Unsupported | None:
-    """Of two ranks a switch has nothing to copy, and what it sums is one path."""
+    """Two ranks need no switch operations: a copy or a sum of two is one path."""
     n = collective.n_ranks
     return Unsupported(f"expected at least 3 ranks, found {n}; use ring instead") if n < _LEAST else None
 
@@ -59,7 +59,8 @@ def nvls(topology: Topology, collective: Collective) -> ForestSchedule:
     Returns
     -------
     ForestSchedule
-        A star per root and lane through a switch: one path from the asking rank, and copies to the others.
+        A star per root and channel through a switch: one path from the initiating rank, and copies to the
+        others.
 
     Raises
     ------
@@ -89,7 +90,7 @@ def _able(topology: Topology, kind: CollectiveKind) -> BoolArray:
 
 
 def _lanes(topology: Topology, collective: Collective, able: BoolArray) -> list[_Lane]:
-    """Ways through switches around all ranks; the i-th parallel links of all ranks make lane i."""
+    """Paths through switches around all ranks; the i-th parallel links of all ranks make channel i."""
     links, found = inputs_of(topology), []
     for switch in np.flatnonzero(able).tolist():
         up = [links.get((node, switch), ()) for node in collective.ranks]
@@ -102,7 +103,7 @@ def _lanes(topology: Topology, collective: Collective, able: BoolArray) -> list[
 
 
 def _stars(direction: Direction, lanes: Sequence[_Lane], weights: Sequence[int]) -> Forest:
-    """A star per root and lane, of as many units as the lane is wide."""
+    """A star per root and channel, of as many units as the channel is wide."""
     n, unit = len(weights), gcd(*(width for width, *_ in lanes))
     outward = direction is Direction.BROADCAST
     trees = []

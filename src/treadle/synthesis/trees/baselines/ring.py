@@ -43,7 +43,7 @@ def ring(topology: Topology, collective: Collective) -> ForestSchedule:
     the next box, so that it stays on one rail; over all rings every NIC sends once and receives once.
     Inside a box without a switch the rings follow Hamiltonian paths over its direct links. A direct-connect
     fabric gets Hamiltonian cycles in both directions; where none is found the ring goes in rank order and
-    ranks pass on what is not theirs.
+    ranks pass on data of others.
     """
     check_supported("ring", topology, collective, SPANNING_KINDS)
 
@@ -101,7 +101,7 @@ def ring_orders(topology: Topology, collective: Collective) -> tuple[Order, ...]
 def box_cycles(box: Sequence[int], arcs: Arcs) -> tuple[Order, ...]:
     """Hamiltonian cycles over a box's direct links, each in both directions if possible; may be empty.
 
-    Of the cycles found one after the other, the first so many are kept whose joint throughput is greatest;
+    Of the cycles found one after the other, the first ones with the greatest joint throughput are kept;
     a cycle taken early may block all others, so several orders of search compete.
     """
     kept: tuple[Order, ...] = ()
@@ -122,7 +122,7 @@ def box_cycles(box: Sequence[int], arcs: Arcs) -> tuple[Order, ...]:
 
 
 def _box_lanes(box: Sequence[int], arcs: Arcs) -> list[Order] | None:
-    """One Hamiltonian path per rank, which it enters at; exits are all different. None if not found.
+    """One Hamiltonian path per entry rank, with different last ranks. None if not found.
 
     Ranks are paired along a cycle; a pair shares a path, walked once from either end.
     """
@@ -150,7 +150,7 @@ def _through_boxes(boxes: Sequence[Sequence[int]], lanes: Sequence[list[Order] |
     """Ring j: each box is left at the place where the next one is entered.
 
     Places alternate between two, and with an odd number of boxes a third one closes the ring; a box without a
-    switch can only walk its lane forwards or backwards.
+    switch can only walk its channel forwards or backwards.
     """
     n = len(boxes)
     places = [i % 2 for i in range(n)]

@@ -1,1 +1,1 @@
-"""Few and low trees: height and number of trees traded for throughput."""
+"""Trees of fixed k and bounded height: height and number of trees traded for throughput."""

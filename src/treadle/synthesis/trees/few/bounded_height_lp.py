@@ -1,6 +1,6 @@
 """The linear program of trees within a height, a column for each, made as trees are needed.
 
-At the prices of links any cheaper tree than what its root's data are worth betters the program. The search
+At the dual prices any tree cheaper than its root's dual value improves the program. The search
 for cheap ones (`low_pricing`) is not exact: where it finds none, the program's value is one that trees
 attain, and no bound of what trees within the height may attain. Source: column generation (Dantzig and Wolfe,
 1960), with duals smoothed against tailing off (Wentges, 1997).
@@ -25,7 +25,7 @@ Path = tuple[int, ...]
 """Links from a rank to the next, in order from the root outwards."""
 
 ROUNDS = 60
-"""Of solving the program and looking for trees; a tenth of a second each at 32 ranks."""
+"""Rounds of solving the program and pricing trees; a tenth of a second each at 32 ranks."""
 
 _GAIN = 1e-4
 """Part by which a round has to better the program, or the next one is without smoothing."""
@@ -62,7 +62,7 @@ class BoundedHeightTree:
 
 
 class BoundedHeightLp:
-    """The program so far: the least time in which all roots send their shards over trees within a height.
+    """The program so far: the minimum time in which all roots send their shards over trees within a height.
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ class BoundedHeightLp:
             self._lp.row(float(weight), float(weight))
 
     def solve(self) -> tuple[Floats, Floats, Floats]:
-        """Shares of the time and of the trees, prices of links, and what each root's data are worth."""
+        """Fractions of the time and of the trees, dual prices of links, and dual values of roots."""
         found, m = self._lp.optimum(), len(self.bandwidths)
         if found is None:
             raise InfeasibleError(
@@ -176,7 +176,7 @@ class BoundedHeightTrees:
 
     @property
     def trees(self) -> Sequence[BoundedHeightTree]:
-        """Of all roots."""
+        """Trees of all roots."""
         return self.program.trees
 
 

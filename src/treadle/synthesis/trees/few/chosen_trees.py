@@ -1,4 +1,4 @@
-"""A whole number of trees per root, chosen among many so that the fullest link is least full."""
+"""An integral number of trees per root, chosen among many to minimize the largest load."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from treadle.synthesis.trees.few.bounded_height_lp import (
 from treadle.synthesis.trees.few.hop_prices import Floats
 
 _POWER = 24
-"""Of relative loads, whose sum stands for the largest: at 176 links they differ by a quarter at most."""
+"""Exponent of relative loads, whose sum approximates the largest: at 176 links within a quarter."""
 
 _MOST = 300
 """Trees of a root that are tried in place of another."""
@@ -24,7 +24,7 @@ _RENEWALS = 8
 
 
 def choose_trees(found: BoundedHeightTrees, trees_per_root: int) -> list[tuple[BoundedHeightTree, int]]:
-    """So many trees for each unit of a root's weight, with their multiplicities.
+    """Choose a number of trees for each unit of a root's weight, with their multiplicities.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ def choose_trees(found: BoundedHeightTrees, trees_per_root: int) -> list[tuple[B
     Notes
     -----
     The shares of the linear program, rounded; then tree by tree what lowers the sum of powers of relative
-    loads most, among the program's trees and those that are cheap where links are as dear as they are full.
+    loads most, among the program's trees and those that are cheap at prices proportional to loads.
     Deterministic.
     """
     choice = _Choice(found, trees_per_root)
@@ -51,7 +51,7 @@ def choose_trees(found: BoundedHeightTrees, trees_per_root: int) -> list[tuple[B
 
 
 class _Choice:
-    """Which tree each unit takes, and how full links are."""
+    """Tree of each unit, and loads of links."""
 
     def __init__(self, found: BoundedHeightTrees, trees_per_root: int) -> None:
         self.program: BoundedHeightLp = found.program
@@ -112,7 +112,7 @@ class _Choice:
                 return
 
     def renew(self) -> None:
-        """Add trees that are cheap where links are as dear as they are full."""
+        """Add trees that are cheap at prices proportional to loads."""
         prices = (self._loads / self.worst) ** (_POWER - 1) / self.program.bandwidths
         first = len(self.program.trees)
         self.program.add_at(prices)

@@ -1,8 +1,8 @@
-"""Few trees per root, and trees of a height that is asked for, as a scheduler.
+"""Fixed number of trees per root, and trees of a given height, as a scheduler.
 
-Without a height the trees are ForestColl's for so many per root. With one they are chosen among those that a
+Without a height the trees are ForestColl's with this k. With one they are chosen among those that a
 linear program of trees within the height makes; where ranks are too many for that, each shard goes to the
-rank of its place in every other box at once, and on over trees that are chosen for the boxes.
+rank of its position in every other box directly, and on over trees that are chosen for the boxes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from treadle.synthesis.trees.tree_budget import TreeBudget
 from treadle.topologies.topology import Topology
 
 MOST_RANKS = 64
-"""Of one program of low trees; more ranks have to be in boxes."""
+"""Most ranks of one bounded-height program; more ranks have to be in boxes."""
 
 MOST_UNITS = 2**14
 """Unit trees within a height: they are chosen one by one."""
@@ -37,7 +37,7 @@ _NAME = "few-trees"
 def fixed_k_trees(
     topology: Topology, collective: Collective, *, trees: int | None = None, height: int | None = None
 ) -> ForestSchedule:
-    """Just so many trees per root, within a height or as high as throughput wants.
+    """Exact number of trees per root, within a height or as high as the best throughput needs.
 
     Parameters
     ----------

@@ -1,9 +1,9 @@
-"""What no trees within a height exceed, by link prices and the cheapest trees at them.
+"""Upper bound for trees within a height, by dual prices and the cheapest trees at them.
 
 At prices y of the links, all data take at least sum(w(r) * cheapest tree of r) / sum(y * bandwidth): the dual
 of the program of trees. Cheapest trees within a height are found by branch and bound on the layers of
 their ranks (L. Gouveia, "Multicommodity flow models for spanning trees with hop constraints", EJOR 95, 1996);
-prices are whole numbers, so that a bound of the branches is one of the tree.
+prices are integers, so that a bound of the branches is one of the tree.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def _priced(program: BoundedHeightLp, duals: Floats) -> tuple[Fraction | None, i
 
 
 def least_tree(cost: Floats, root: int, height: int) -> tuple[int, Int64Array | None]:
-    """A bound of the cheapest spanning out-tree of a root, whose hops cost whole numbers, and a cheap one."""
+    """A bound of the cheapest spanning out-tree of a root, whose hops cost integers, and a cheap one."""
     n = len(cost)
     lp = Program(mip_rel_gap=0.0, mip_max_nodes=_MOST_NODES)
     layer: dict[tuple[int, int], int] = {(root, 0): -1}

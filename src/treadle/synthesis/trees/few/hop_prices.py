@@ -1,4 +1,4 @@
-"""What logical hops from rank to rank cost at given prices of links, and the paths that cost so little."""
+"""Costs of logical hops from rank to rank at given dual prices, and the cheapest paths."""
 
 from __future__ import annotations
 

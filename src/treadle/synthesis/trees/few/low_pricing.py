@@ -1,10 +1,10 @@
-"""Cheap spanning out-trees within a height, of many roots at once: local search by re-hanging subtrees.
+"""Cheap spanning out-trees within a height, for many roots: local search by reparenting subtrees.
 
 The cheapest one is a hop-constrained minimum spanning arborescence, which is NP-hard from height 2 on (it
 contains facility location). The search moves a rank with its subtree below another rank, or turns a hop round
 so that a rank takes its parent's place, where that is cheaper and stays within the height; the best move of
-every tree at a time. Without turns it stops short where the links between pairs of ranks are scarce: neither
-rank of a pair can go below the other, which is below it.
+every tree at a time. Without turns it stops short where the links between pairs of ranks are bottlenecks:
+neither rank of a pair can go below the other, which is below it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from treadle.math.graphs import hops
 from treadle.synthesis.trees.few.hop_prices import Floats
 
 _LEAST = 1e-12
-"""Of what all hops cost on average: moves that gain less are none."""
+"""Fraction of the hops' average cost below which a gain does not count."""
 
 
 def hop_layers(cost: Floats, roots: Int64Array) -> Int64Array:
@@ -35,7 +35,7 @@ def shortest_trees(cost: Floats, roots: Int64Array) -> Int64Array:
 
 
 def extended_trees(cost: Floats, roots: Int64Array, height: int) -> tuple[Int64Array, BoolArray]:
-    """Trees grown by the cheapest hop within the height; parents, and which of them span."""
+    """Extend trees by the cheapest hop within the height; return parents, and which trees span."""
     n_roots, n = len(roots), len(cost)
     rows = np.arange(n_roots)
     depth = np.full((n_roots, n), height, dtype=np.int64)
@@ -102,7 +102,7 @@ def rehung(cost: Floats, parent: Int64Array, height: int) -> tuple[Int64Array, F
 
 
 def _turned(cost: Floats, parent: Int64Array, depth: Int64Array, below: BoolArray, height: int) -> Floats:
-    """What is gained if a rank takes its parent's place and the parent goes below it, shape (R, N)."""
+    """Gain if a rank swaps with its parent, shape (R, N)."""
     upper = np.maximum(parent, 0)
     top = np.take_along_axis(parent, upper, axis=1)
     rows = np.arange(parent.shape[1])

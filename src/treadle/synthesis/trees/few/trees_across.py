@@ -1,4 +1,5 @@
-"""Low trees of many ranks in boxes: across in one hop to the rank of equal place, then trees of each box."""
+"""Short trees of many ranks in boxes: across in one hop to the rank of equal position, then trees of each
+box."""
 
 from __future__ import annotations
 

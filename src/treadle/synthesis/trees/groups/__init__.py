@@ -1,1 +1,1 @@
-"""Collectives in several groups of ranks at once: the exact optimum, and shares of links that attain it."""
+"""Collectives in concurrent groups of ranks: the exact optimum, and link allocations that attain it."""

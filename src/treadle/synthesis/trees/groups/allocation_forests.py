@@ -1,10 +1,10 @@
-"""Trees of all groups at once, from exact shares of every link.
+"""Trees of all concurrent groups, from exact allocations of every link.
 
 The optimum gives each group a share of every link that is balanced at all nodes between its members and
 carries its data to each of them. By Edmonds' theorem and edge splitting such a share holds trees that use
-no more of it, so that all groups together attain the optimum. Shares become whole numbers of unit trees
-first: to round them would leave nodes unbalanced. Source: dissertation, chapter 4 and appendix B.5, which say
-it of one group.
+no more of it, so that all groups together attain the optimum. Allocations become integral numbers of unit
+trees first: to round them would leave nodes unbalanced. Source: dissertation, chapter 4 and appendix B.5,
+which say it of one group.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from treadle.synthesis.trees.pipeline import pack_forest
 from treadle.topologies.topology import Topology
 
 _FEW_UNITS = 1000
-"""Of each group; so many are packed in an instant."""
+"""Unit trees of each group that are packed in an instant."""
 
 
 _SURE = 16
@@ -37,7 +37,7 @@ _SURE = 16
 
 
 class SharedOptimum(Protocol):
-    """What trees are packed from; a `GroupOptimum` is one."""
+    """Source of allocations for packing; a `GroupOptimum` is one."""
 
     @property
     def families(self) -> tuple[bool, ...]:

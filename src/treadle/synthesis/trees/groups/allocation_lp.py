@@ -1,9 +1,9 @@
-"""The linear program of shares: the rate at which all groups are served at once, one variable per class.
+"""The linear program of allocations: the common rate of all groups, one variable per class.
 
 Columns: the rate x; of each family (out-trees, in-trees) the share c of every class of pairs; for an
-allreduce the rate of every class of roots; for each sink asked for so far a flow within the shares. Rows:
+allreduce the rate of every class of roots; for each sink added so far a flow within the allocations. Rows:
 capacity of every class of fabric links, balance of shares where no member is, and what each sink is to
-receive. Sinks are added as they are found not to be served: members that are alike are served alike.
+receive. Sinks are added when they turn out to be undersupplied: equivalent members are supplied equally.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class AllocationLp:
         )
 
     def add_sink(self, family: int, number: int, sink: int) -> None:
-        """Ask that a place of a representative be served in a family."""
+        """Require the supply of a representative's position in a family."""
         group = self.groups[number]
         flow = sink_flow(group, sink, turned=self.families[family])
         start = self._columns(len(flow.share))
@@ -138,7 +138,7 @@ class AllocationLp:
         self.sinks.append((family, number, flow))
 
     def leanest(self, count: int, unit: Fraction) -> Program:
-        """The program of least capacity of all links together at a rate of `count` units of so many bytes/s.
+        """The program of minimum total capacity at a rate of `count` units of `unit` bytes/s.
 
         Links hold whole units only.
         """

@@ -17,7 +17,7 @@ from treadle.synthesis.trees.groups.union import GroupUnion
 
 @dataclass(frozen=True, eq=False)
 class CapacityRows:
-    """Which classes of pairs use each class of fabric links.
+    """Classes of pairs that use each class of fabric links.
 
     Parameters
     ----------

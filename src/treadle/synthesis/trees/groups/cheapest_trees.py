@@ -19,7 +19,7 @@ _FINEST = 2.0**40
 """Steps in the longest length."""
 
 _MOST_MEMBERS = 2**13
-"""Whose distances to each other, in a few tables, take a gigabyte."""
+"""Number of members whose distance tables take a gigabyte."""
 
 _MOST = 2.0**59
 """All lengths together, times the members: the core's distances fit 64 bits."""
@@ -36,7 +36,7 @@ class PricedTree:
     length : float
         Of its links.
     members : array of int64, shape (k,)
-        Places of the members that the tree names: all, or one of those with the same ways in and out; the
+        Places of the members that the tree names: all, or one of those with the same paths in and out; the
         others of those are leaves.
     parent : array of int32, shape (k,)
         Which of them is above; -1 at the root.
@@ -45,7 +45,7 @@ class PricedTree:
     times : array of int64, shape (p,)
         How often: once, and once for each leaf.
     starts : array of int64, shape (k + 1,)
-        Where each member's path begins in `pairs`, from the member above to it; of in-trees the other way,
+        Where each member's path begins in `pairs`, from the member above to it; for in-trees reversed,
         beginning with the last pair.
     """
 
@@ -59,7 +59,7 @@ class PricedTree:
 
 
 class TreePricing:
-    """A group whose cheapest trees are asked for again and again.
+    """A group whose cheapest trees are computed repeatedly.
 
     Parameters
     ----------
@@ -71,13 +71,13 @@ class TreePricing:
     is_centre : bool
         There is one root, which the others need not reach (of in-trees: be reached from).
     joins_twins : bool
-        Members that are twins are one in the trees.
+        Equivalent members are one in the trees.
 
     Notes
     -----
-    Members with pairs of the same classes to and from the same places are twins: with equal lengths, one of
-    them is in the tree and the others are leaves wherever that is nearest. A tree holds a way to each kind of
-    twins at least, and into each further twin something at least as long.
+    Members with pairs of the same classes to and from the same positions are equivalent: with equal lengths,
+    one of them is in the tree and the others are leaves wherever that is nearest. A tree holds a way to each
+    kind of class at least, and into each further member something at least as long.
     """
 
     def __init__(
@@ -167,7 +167,8 @@ class TreePricing:
 
 
 def _twins(group: Representative, roots: Int64Array) -> tuple[Int64Array, Int64Array, Int64Array]:
-    """One member of each kind of twins, a root if one is of it; kind of each member; members of each kind."""
+    """One member of each equivalence class, a root if it has one; class of each member; members of each
+    class."""
     n = len(group.members)
     place = positions_of(group.n_places, group.members)
     ways: list[list[tuple[int, int, int]]] = [[] for _ in range(n)]

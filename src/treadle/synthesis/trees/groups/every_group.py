@@ -1,4 +1,4 @@
-"""The groups that are no representatives: their pairs in the representatives' classes."""
+"""The groups that are not representatives: their pairs in the representatives' classes."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class EveryGroup:
         return group_of(self.union, self.colours, kind, pair_class, 1)
 
     def others(self) -> Iterator[tuple[int, Representative]]:
-        """Types that are no representatives, with the number of their representative."""
+        """Types that are not representatives, with the number of their representative."""
         for kind in range(self.union.n_types):
             colour = self.colour_of(kind)
             if self.groups[colour].kind != kind:

@@ -24,7 +24,7 @@ Integers = NDArray[Any]
 """Python integers of any size."""
 
 _FIRST_BITS = 44
-"""Digits with which simple rationals are told for the first time."""
+"""Initial digits with which simple rationals are recognised."""
 
 _MOST_BITS = 4096
 

@@ -1,13 +1,13 @@
-"""Colour refinement of the groups' subgraphs together: which links are alike, and which groups.
+"""Joint colour refinement of the groups' subgraphs: equivalence classes of links and groups.
 
 Places are coloured by role, links by bandwidth. In every round a pair (a link as one group sees it) takes a
 colour of its ends and its link; a place adds the colours of the pairs out of it and into it, a fabric link
 adds those of all groups' pairs on it. When no colour splits any more, the classes are equitable: shares that
 are averages over them keep balance and capacity, so one variable for each class suffices. Colours of fabric
-nodes alone would be too coarse: on a torus all nodes are alike, but not to a group.
+nodes alone would be too coarse: on a torus all nodes are equivalent, but not for a group.
 
 Colours are 64-bit hashes; sums of hashes stand for multisets. Nothing rests on them: shares are checked on
-every link, lengths by a witness that knows no colours.
+every link, lengths by a certificate without colours.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ TOLD_APART = np.uint64(0x5851F42D4C957F2D)
 """Marks the colour of one place."""
 
 _ROUND_WORK, _PAIR_WORK = 250_000, 150
-"""Of a round of refinement, and of a pair in it: nanoseconds."""
+"""Cost of a round of refinement, and of a pair in it: nanoseconds."""
 
 _MOST_SHARPENED = 4_000_000
 """Pairs, times members of a group."""
@@ -73,7 +73,7 @@ def refined(union: GroupUnion) -> Colours:
 
 
 def separate_nodes(union: GroupUnion, colours: Colours, chosen: BoolArray) -> Colours:
-    """Stable colours with some places told apart.
+    """Return stable colours with some positions separated.
 
     Raises
     ------
@@ -91,13 +91,13 @@ def can_sharpen(union: GroupUnion) -> bool:
 
 
 def sharpened(union: GroupUnion, colours: Colours) -> Colours:
-    """Colours that also tell apart what looks different from some member.
+    """Return colours that also separate what differs as seen from some member.
 
     Notes
     -----
-    For every member the group's colours are refined with that member told apart; a pair takes up the multiset
+    For every member the group's colours are refined with that member separated; a pair takes up the multiset
     of its colours over all members, a member that of all pairs as it sees them; and so on until stable. That
-    is colour refinement of the whole program with its flows to every sink, whose classes are certain to have
+    is colour refinement of the entire program with its flows to every sink, whose classes are certain to have
     an optimum that is equal within them (Grohe, Kersting, Mladenov and Selman, ESA 2014). The plain classes,
     which are larger, mostly do, too.
     """
@@ -115,7 +115,7 @@ def sharpened(union: GroupUnion, colours: Colours) -> Colours:
 
 
 def _as_members_see(union: GroupUnion, colours: Colours) -> tuple[Hashes, Hashes]:
-    """Colours of pairs and places with what each member sees, told apart."""
+    """Colours of pairs and positions, separated by what each member sees."""
     n_types, size = union.members.shape
     width = union.n_local * size
     starts = np.arange(n_types) * width

@@ -1,4 +1,5 @@
-"""The largest rate of collectives in all groups at once, between two certificates: shares and link lengths.
+"""The largest rate of collectives in all concurrent groups, between two certificates: allocations and
+lengths.
 
 Source: Edmonds' theorem for each group with switches split off (dissertation, section 4.4, appendix B.7),
 with links shared by the groups; docs/algorithms/groups.md.
@@ -42,7 +43,7 @@ _MOSTLY_SINGLE = 2
 """Links of a class, on average, from which it is quicker to solve for classes and pack trees afterwards."""
 
 _MOST_FLOW_CLASSES = 1000
-"""Of links, up to which a program with flows to sinks takes seconds."""
+"""Classes of links up to which a program with flows to sinks takes seconds."""
 
 
 _MOST_UNITS = 2**40
@@ -51,7 +52,7 @@ _MOST_UNITS = 2**40
 
 @dataclass(frozen=True, eq=False)
 class GroupAllocation:
-    """What trees of one group may use, in one direction of data.
+    """Capacities for the trees of one group, in one direction of data.
 
     Parameters
     ----------
@@ -60,7 +61,7 @@ class GroupAllocation:
     bandwidths : array of int objects, shape (p,)
         Positive, in units of bytes/s / denominator.
     roots : tuple of int
-        What each member of the group, in its order, feeds in, in the same units.
+        Amount that each member of the group, in its order, injects, in the same units.
     denominator : int
     """
 
@@ -104,7 +105,7 @@ class GroupOptimum:
     lower : Fraction
         algbw of every group that the shares attain, bytes/s.
     upper : Fraction
-        Bound on it that the witness proves.
+        Bound on it that the certificate proves.
     witness : GroupDualCertificate
     families : tuple of bool
         Shares for out-trees (False) and in-trees (True); both for an allreduce.
@@ -225,7 +226,7 @@ class GroupOptimum:
 
 
 def group_optimum(topology: Topology, collective: Collective) -> GroupOptimum:
-    """The largest algbw that all groups have at once, exactly where both certificates meet.
+    """The largest algbw of all concurrent groups, exactly where both certificates meet.
 
     Parameters
     ----------
@@ -243,7 +244,7 @@ def group_optimum(topology: Topology, collective: Collective) -> GroupOptimum:
     InfeasibleError
         If a member of a group cannot reach another by nodes that its group may use; names the group.
     ScheduleError
-        If ranks and forwarders are not just the compute nodes of the fabric.
+        If ranks and forwarders are not exactly the compute nodes of the fabric.
     TimeLimitError
         If the deadline passed before colours were stable.
     """
@@ -301,7 +302,7 @@ def _without_surplus(topology: Topology, collective: Collective) -> Topology:
 
 
 def count_classes(topology: Topology, collective: Collective) -> int:
-    """How many classes of links the groups see: what the time of `group_optimum` depends on."""
+    """Number of link classes of the groups, which determines the time of `group_optimum`."""
     return len(np.unique(refined(union_of(topology, collective)).pairs))
 
 

@@ -1,10 +1,10 @@
 """Shares at the same rate in fewer units: whole multiples of a bandwidth that is as large as possible.
 
 A vertex of the program of shares may have any denominators, and trees come in units that all of them are
-multiples of. Most optima have shares in few units beside. A link with a price carries all of its bandwidth at
-any optimum, so it holds a whole number of units; that tells the fewest units that may do. They are looked for
-by rounding one share after the other, each time with a new optimum of all others, and where that fails on a
-small program by a mixed-integer one. Flows need not be whole.
+multiples of. Most optima also have allocations in few units. A link with a price carries all of its bandwidth
+at any optimum, so it holds an integral number of units; that gives the fewest possible units. They are
+searched for by rounding one share after the other, each time with a new optimum of all others, and where that
+fails on a small program by a mixed-integer one. Flows need not be whole.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from treadle.synthesis.trees.groups.rational_program import RationalProgram
 from treadle.synthesis.trees.groups.supplied_sinks import missed_sinks
 
 _TIMES = (1, 2, 3, 4, 6, 8, 12, 24)
-"""How many of the fewest units are tried."""
+"""Number of smallest unit counts that are tried."""
 
 _FEW = 2
 """Unit trees for each member with which shares are good enough."""
@@ -35,7 +35,7 @@ _LARGE_ROWS = 4000
 _LARGE_TRIALS = 2
 
 _WHOLE = 1e-6
-"""How far from a whole number a share of the solver may be."""
+"""Largest distance of a solver's allocation from an integer."""
 
 _TICKS = 2**20
 """Parts of a unit in which shares that are not whole are looked at."""
@@ -44,16 +44,16 @@ _MOST_FLIPS = 16
 """Shares that turn out to be rounded the wrong way before a search is given up."""
 
 _SEARCH_ROWS, _SEARCH_UNITS = 1000, 500
-"""A mixed-integer program is solved up to so many rows, where shares have at least so many units."""
+"""Largest rows of a mixed-integer program, and least units of allocations for it."""
 
 _SEARCHES, _SEARCH_NODES, _SEARCH_GAP = 3, 64, 1e-3
-"""How many, with how many nodes, and what part of the capacity in all is not worth searching on."""
+"""Limits: programs, nodes, and fraction of the total capacity that ends the search."""
 
 _LEAST_S = 0.1
 """Seconds of a solve, even if less time is left."""
 
 _ITERATION_WORK, _INTERIOR = 100, 100
-"""Of a row in an iteration, nanoseconds; simplex iterations that one of interior points is worth."""
+"""Cost of a row in an iteration, nanoseconds; simplex iterations per interior-point iteration."""
 
 
 def integral_group_allocation(
@@ -130,7 +130,7 @@ def units_of(known: RationalAllocation) -> int:
 
 
 def _rounded(lp: Program, n_own: int, count: int, *, upwards: bool) -> Int64Array | None:
-    """Round the share that is nearest to a whole number, or to the next one, and solve again, until all are.
+    """Round the allocation that is nearest to an integer, and solve again, until all are integral.
 
     Parameters
     ----------

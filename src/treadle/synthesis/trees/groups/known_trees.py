@@ -1,4 +1,4 @@
-"""Trees of all groups at once as the optimum's vertex has them: no packing."""
+"""Trees of all concurrent groups as the optimum's vertex has them: no packing."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ class RationalAllocation:
     shares : tuple per family of tuple per representative of tuple of int
         Bandwidth of each class of pairs, bytes/s times the denominator.
     roots : tuple per representative of tuple of int
-        What each member feeds into each family, bytes/s times the denominator.
+        Amount that each member injects into each family, bytes/s times the denominator.
     """
 
     rate: Fraction

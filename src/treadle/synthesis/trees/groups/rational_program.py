@@ -1,4 +1,4 @@
-"""The program of shares with the sinks that it is asked for, and what its shares are in rationals.
+"""The program of allocations with the added sinks, and its allocations as rationals.
 
 Its optimum is known from trees; it is there for other shares at that rate (`integral_group_allocation`).
 """
@@ -21,7 +21,7 @@ from treadle.synthesis.trees.groups.supplied_sinks import (
 )
 
 _FIRST_SINKS = 3
-"""Of each representative, of different colours."""
+"""Sinks of each representative, of different colours."""
 
 
 class RationalProgram:
@@ -56,7 +56,7 @@ class RationalProgram:
                     self.add_sink((family, number, int(group.members[place])))
 
     def add_sink(self, sink: Sink) -> bool:
-        """Ask for a sink, by family, representative and place; whether it was not yet asked for."""
+        """Add a sink, by family, representative and position; return whether it is new."""
         if sink in self._known:
             return False
         self._known.add(sink)
@@ -64,13 +64,14 @@ class RationalProgram:
         return True
 
     def find_unmet(self, found: RationalAllocation) -> tuple[bool, Sink | None]:
-        """Whether shares serve all members of all groups; and a sink of a representative that they miss."""
+        """Whether allocations supply all members of all groups; and a sink of a representative that they
+        miss."""
         families = self.program.families
         missed = next(missed_sinks(self.every, families, found), None)
         return missed is None and supply_others(self.every, families, found), missed
 
     def as_allocation(self, columns: Sequence[Fraction], rate: Fraction) -> RationalAllocation:
-        """What the program's own columns say, in bytes/s, at a rate of so many bytes/s for each weight."""
+        """Return the program's columns as an allocation in bytes/s, at a rate in bytes/s for each weight."""
         shares, roots = self.program.split(columns)
         if not self.program.free_roots:
             roots = [[w * rate for w in group.weights] for group in self.program.groups]

@@ -61,7 +61,7 @@ class Representative:
         return int(self.pair_class.max()) + 1
 
     def relay_classes(self) -> Int64Array:
-        """One place of each class of places that are no members."""
+        """One position of each class of positions that are not members."""
         is_relay = ~mask_of(self.n_places, self.members)
         is_relay &= mask_of(self.n_places, self.tails) | mask_of(self.n_places, self.heads)
         relays = np.flatnonzero(is_relay)
@@ -86,7 +86,7 @@ def representatives(union: GroupUnion, colours: Colours) -> list[Representative]
 
 
 def pairs_of(union: GroupUnion, kind: int) -> slice:
-    """Where the pairs of a type stand."""
+    """Positions of the pairs of a type."""
     return slice(int(union.offsets[kind]), int(union.offsets[kind + 1]))
 
 
@@ -114,7 +114,7 @@ def group_of(
 
 @dataclass(frozen=True, eq=False)
 class SinkFlow:
-    """Rows of the flow to one sink, with one variable for each class of pairs that tell it apart.
+    """Rows of the flow to one sink, with one variable for each class of pairs that separate it.
 
     Parameters
     ----------
@@ -141,7 +141,7 @@ def sink_flow(group: Representative, sink: int, *, turned: bool) -> SinkFlow:
 
     Notes
     -----
-    The sink is told apart and colours are refined again, on this group alone: with shares that are the same
+    The sink is separated and colours are refined again, on this group alone: with shares that are the same
     within a class, flows may be averaged over the new classes.
     """
     tails, heads = (group.heads, group.tails) if turned else (group.tails, group.heads)

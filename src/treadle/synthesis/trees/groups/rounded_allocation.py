@@ -1,7 +1,7 @@
 """Shares in integers near given ones: a rate that is surely attained, if not the optimum.
 
 Shares of classes form a circulation but for the members: an arc for each class of pairs, a node for each
-class of places. So what rounding took from their balance is mended by taking away a little more.
+class of places. So imbalances from rounding are repaired by removing a little more.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def rounded_allocation(
 
 
 def _balanced(group: Representative, ticks: Floats, pieces: int) -> Int64Array:
-    """Shares of classes that are no larger, in whole ticks / pieces, balanced where no member is."""
+    """Allocations of classes that are not larger, in integral ticks / pieces, balanced where no member is."""
     sizes = group.class_sizes()
     used = mask_of(group.n_places, group.tails) | mask_of(group.n_places, group.heads)
     is_member = mask_of(group.n_places, group.members)

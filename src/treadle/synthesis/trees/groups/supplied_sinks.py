@@ -1,4 +1,5 @@
-"""Whether shares serve the sinks of a group: maximum flows in integers, without the linear program."""
+"""Check that allocations supply the sinks of a group: maximum flows in integers, without the linear
+program."""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ def instance_on(topology: Topology, group: Representative, turned: bool, weights
 def first_unserved(
     topology: Topology, group: Representative, turned: bool, shares: Sequence[int], supplies: Sequence[int]
 ) -> int | None:
-    """A member that integer shares do not serve, None if all are served; without tolerance.
+    """Return a member that integral allocations do not supply, None if all are supplied; without tolerance.
 
     Raises
     ------
@@ -54,7 +55,7 @@ def first_unserved(
 
 
 def supply_others(every: EveryGroup, families: Sequence[bool], found: RationalAllocation) -> bool:
-    """Whether groups that are no representatives are served: equal colours do not make it certain."""
+    """Whether groups that are not representatives are supplied: equal colours do not guarantee it."""
     return all(
         first_unserved(
             every.union.topology,
@@ -70,7 +71,7 @@ def supply_others(every: EveryGroup, families: Sequence[bool], found: RationalAl
 
 
 def missed_sinks(every: EveryGroup, families: Sequence[bool], found: RationalAllocation) -> Iterator[Sink]:
-    """A member of each representative in each family that shares do not serve.
+    """Return a member of each representative in each family that allocations do not supply.
 
     Families say whether links are turned round.
     """

@@ -1,8 +1,8 @@
 """Symmetries of groups on a fabric, each compared link by link: classes that need no further proof.
 
-Colours are refined with one node told apart. Where that tells all nodes apart, a symmetry is known by where
+Colours are refined with one node separated. Where that separates all nodes, a symmetry is determined by where
 it takes that node: nodes of equal colours correspond, and the map is kept if it carries links to equal links
-and groups to groups. So few symmetries at most are found, and all of them or none beside the identity; where
+and groups to groups. So few symmetries at most are found, and all of them or none besides the identity; where
 there are many, colours leave few classes anyway.
 """
 
@@ -73,7 +73,7 @@ def symmetries(union: GroupUnion, colours: Colours) -> list[Symmetry]:
 
 
 def _base(union: GroupUnion, colours: Colours) -> tuple[Hashes, Int64Array] | None:
-    """Colours of all nodes, all different, with one told apart, and the nodes like that one, it first."""
+    """Colours of all nodes, all different, with one separated, and the nodes equivalent to it, it first."""
     _, class_of, sizes = np.unique(_of_nodes(union, colours), return_inverse=True, return_counts=True)
     for size in np.unique(sizes[(sizes > 1) & (sizes <= _MOST)]).tolist():
         alike = np.flatnonzero(class_of.ravel() == np.flatnonzero(sizes == size)[0])

@@ -29,7 +29,7 @@ TreeParts = tuple[tuple[TreeColumn, Fraction], ...]
 
 
 class TreeOptimum:
-    """Both sides of the optimum of groups whose shares are alike within classes.
+    """Both sides of the optimum of groups whose allocations are equal within classes.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ class TreeOptimum:
         algbw is this many times the program's rate.
     is_proven : bool
         Groups of a colour are copies of each other and links within a class the same link of those: then
-        shares are the trees', and serve every member.
+        allocations are the trees', and supply every member.
 
     Attributes
     ----------
@@ -65,7 +65,7 @@ class TreeOptimum:
                 self.shares = self._rounded()
 
     def _first_bound(self) -> tuple[GroupDualCertificate, Fraction]:
-        """What links that are as long as they are narrow prove."""
+        """Bound by link lengths inverse to bandwidths."""
         bandwidths = self.program.capacity.bandwidths.tolist()
         witness = GroupDualCertificate(self.program.capacity.spread([Fraction(1, b) for b in bandwidths]))
         try:
@@ -180,7 +180,7 @@ class TreeOptimum:
                 yield found
 
     def _add_up(self, values: list[Fraction]) -> bool:
-        """Whether the trees of each class of roots carry what it sends, and free roots send all."""
+        """Whether the trees of each class of roots carry what it sends, and unrestricted roots send all."""
         sent: dict[int, Fraction] = {}
         for column, value in zip(self.program.columns, values[self.program.first_tree :], strict=True):
             sent[column.root_row] = sent.get(column.root_row, Fraction(0)) + value
@@ -202,7 +202,7 @@ class TreeOptimum:
         )
 
     def _serve(self, found: RationalAllocation) -> bool:
-        """Whether every member of every group is served."""
+        """Whether every member of every group is supplied."""
         families = self.program.families
         try:
             is_missed = any(True for _ in missed_sinks(self.every, families, found))

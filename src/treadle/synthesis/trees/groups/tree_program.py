@@ -2,7 +2,7 @@
 
 At the prices of its links the cheapest tree of every root is a minimum arborescence; where none is cheaper
 than what its data are worth, the vertex is optimal, and prices are the lengths that prove it. Links that
-are alike have one row, and groups that are alike the trees of one of them: a tree loads the links of a class
+are equivalent have one row, and equivalent groups the trees of one of them: a tree loads the links of a class
 by what it takes of them on average. So there are as many rows as classes of links and of roots, however many
 classes of pairs there are. Source: column generation (Dantzig and Wolfe 1960) on Edmonds' packing of
 arborescences (1973).
@@ -29,10 +29,10 @@ _CHEAPER = 1e-9
 
 
 _SOLVE_WORK, _ITERATION_WORK, _ENTRY_WORK = 500_000, 30_000, 100
-"""Of a solve, of an iteration, and of a row or column in it: nanoseconds."""
+"""Cost of a solve, of an iteration, and of a row or column in it: nanoseconds."""
 
 _TREE_WORK, _PRICE_WORK = 100_000, 100
-"""Of a tree that is priced, and of a pair in it."""
+"""Cost of pricing a tree, and of a pair in it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +59,7 @@ class TreeColumn:
 
 @dataclass(frozen=True, eq=False)
 class RootClasses:
-    """Members of a group that send alike.
+    """Members of a group that send equally.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ class RootClasses:
 
 @dataclass(frozen=True, eq=False)
 class _Ways:
-    """Where trees of a group and family are priced and counted."""
+    """Arrays for pricing and counting the trees of a group and family."""
 
     family: int
     group: int
@@ -97,11 +97,11 @@ class TreeProgram:
     groups : sequence of Representative
     capacity : CapacityRows
     families : tuple of bool
-        Whether links are turned round (in-trees); both for free roots.
+        Whether links are reversed (in-trees); both for unrestricted roots.
     is_rooted : bool
         One root has all data.
     joins_twins : bool
-        Trees need not tell members with the same ways in and out from each other.
+        Trees need not distinguish members with the same paths in and out.
     unit : int
         Bytes/s that count as 1.
     """
@@ -238,7 +238,7 @@ class TreeProgram:
         return -self._costs * float(int(column.counts.sum()) * self.groups[column.group].times)
 
     def load_least(self, rate: float | None) -> None:
-        """Ask for the least load of all links together at a rate; None: for the largest rate again.
+        """Minimize the total load at a rate; None: maximize the rate again.
 
         Parameters
         ----------
@@ -252,7 +252,8 @@ class TreeProgram:
             self.lp.solver.changeColCost(self.first_tree + number, self._cost_of(column))
 
     def allocation_of(self, values: NDArray[Any]) -> tuple[list[list[NDArray[Any]]], list[NDArray[Any]]]:
-        """Shares by family and representative, and free root rates by representative, of all columns.
+        """Allocations by family and representative, and unrestricted root rates by representative, of all
+        columns.
 
         Parameters
         ----------

@@ -1,7 +1,7 @@
-"""The disjoint union of the groups' own subgraphs: what links a group may use, beside what others may.
+"""The disjoint union of the groups' own subgraphs: links that a group may use, next to those of others.
 
 A group may use links between its members, switches and forwarders; with ranks that forward, also those of all
-other ranks. Groups whose links to the rest look alike, rank by rank, are copies of each other: one of them
+other ranks. Groups with equivalent links to the rest, rank by rank, are copies of each other: one of them
 stands for all (a type), and the union holds every type once. Relays that only one group's links lead to, like
 the switch of a box that holds the group, are places of that group alone, and correspond in its copies.
 """
@@ -23,7 +23,7 @@ from treadle.synthesis.trees.instance import check_uncapped
 from treadle.topologies.topology import Topology
 
 _MOST_PAIRS = 2**25
-"""Of links and groups that are no copies: some 4 GB."""
+"""Links times groups that are not copies: some 4 GB."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,7 +93,7 @@ class GroupUnion:
 
     @cached_property
     def is_member(self) -> BoolArray:
-        """Which places are members, shape (T * n_local,)."""
+        """Whether each position is a member, shape (T * n_local,)."""
         return mask_of(len(self.node), self.members.ravel())
 
     def links_of(self, group: int) -> Int64Array:
@@ -115,7 +115,7 @@ def union_of(topology: Topology, collective: Collective) -> GroupUnion:
     Raises
     ------
     ScheduleError
-        If ranks and forwarders are not just the compute nodes of the fabric.
+        If ranks and forwarders are not exactly the compute nodes of the fabric.
     InfeasibleError
         If a compute node has an injection cap, which trees cannot express.
         If a member of a group cannot reach another by nodes that its group may use; names both.
@@ -252,7 +252,7 @@ def _between_members(union: GroupUnion) -> GroupUnion:
 
 
 def _without_dead_ends(union: GroupUnion, kept: BoolArray) -> BoolArray:
-    """Which of the kept pairs lead on: a place next to one place alone, and no member, leads back only."""
+    """Kept pairs that lead on: a non-member position with one neighbour leads back only."""
     n = len(union.node)
     while True:
         tails, heads = union.tails[kept], union.heads[kept]

@@ -2,8 +2,8 @@
 
 Groups of a mesh are mostly images of each other under some symmetry of the fabric, and so are their shares.
 Members are numbered in their group's order and the nodes between them by colour refinement: colours spread
-from the members along arcs with their units until they tell nodes apart; nodes that look alike to the end are
-told apart by choice, one by one. Two problems that come out equal are the same up to the numbers of nodes
+from the members along arcs with their units until they separate nodes; nodes that stay equal to the end are
+separated by choice, one by one. Two problems with equal results are the same up to the numbers of nodes
 and links, whatever the colours were worth: equality is compared, hashes only order.
 """
 
@@ -25,14 +25,14 @@ from treadle.synthesis.trees.instance import UNIT_LIMIT
 from treadle.topologies.topology import MAX_BANDWIDTH, Topology
 
 _CHOICES = 64
-"""Nodes that are told apart by choice; later ones by their number in the fabric."""
+"""Nodes that are separated by choice; later ones by their number in the fabric."""
 
 _Colours = NDArray[np.uint64]
 
 
 @dataclass(frozen=True, eq=False)
 class LinkUnits:
-    """How many unit trees some links are to hold.
+    """Numbers of unit trees that links have to hold.
 
     Parameters
     ----------
@@ -111,7 +111,7 @@ def _unit(shares: Sequence[GroupAllocation]) -> int:
 
 @dataclass(frozen=True, eq=False)
 class UnitProblem:
-    """Out-trees to be packed into arcs that hold whole numbers of them.
+    """Out-trees to be packed into arcs that hold integral numbers of them.
 
     Parameters
     ----------
@@ -210,7 +210,7 @@ def _relay_order(
 def _spread(
     colours: _Colours, n_members: int, found: int, arcs: tuple[Int64Array, Int64Array, _Colours]
 ) -> tuple[_Colours, int]:
-    """Let every node look at its neighbours until no more relays are told apart; and how many then are."""
+    """Refine by neighbours until no more relays are separated; return how many are."""
     tails, heads, weights = arcs
     while True:
         seen = colours.copy()

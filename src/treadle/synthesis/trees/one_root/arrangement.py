@@ -1,7 +1,7 @@
-"""Which box feeds which: exits of boxes are given to trees, and trees grow from the root box by box.
+"""Arrangement of boxes: egress links are assigned to trees, which extend from the root box by box.
 
-What enters a box in one place is a part of a tree: the ranks below that place. A part can be fed by any exit
-to the same switch, so a tree is low if parts with many exits come first.
+What enters a box in one place is a part of a tree: the ranks below that place. A part can be fed by any
+egress link to the same switch, so the height is small if parts with much egress come first.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Egress:
     depth: Int32Array
 
     def part_of(self, number: int, tree: int) -> int:
-        """The part of a tree that exits of a group can be used for."""
+        """The part of a tree for which a group's egress can be used."""
         return int(self.part[self.rank[number], tree])
 
 
@@ -72,11 +72,11 @@ class Parts:
 def arrange(
     exits: Egress, parts: Parts, favourite: Int32Array, n_switches: int
 ) -> tuple[Int64Array, int] | Unsupported:
-    """The group of exits that feeds each part (-1: it holds the root), and the height of the trees.
+    """The egress group that feeds each part (-1: it holds the root), and the height of the trees.
 
     Parameters
     ----------
-    exits : Exits
+    exits : Egress
     parts : Parts
     favourite : array of int32, shape (boxes,)
         The tree that each box sends on rather than others.
@@ -126,7 +126,7 @@ def arrange(
 def _given(
     exits: Egress, parts: Parts, favourite: Int32Array, n_switches: int
 ) -> Iterator[tuple[int, int, int]]:
-    """Groups of exits, trees that they are given to, units: as many to a switch as are entered from it."""
+    """Egress groups, their trees, units: as many to a switch as enter from it."""
     n_trees = exits.part.shape[1]
     entered = parts.switch >= 0
     wanted = sums_of((n_switches, n_trees), (parts.switch[entered], parts.tree[entered]), 1)

@@ -1,9 +1,9 @@
-"""A forest of a single root, box by box: each kind of box is solved once, switches outside join the boxes.
+"""A forest of a single root, box by box: each class of boxes is solved once, outer switches join the boxes.
 
-A broadcast has few trees, but every rank is in all of them, and at the optimum nearly every unit that leaves
-a box is needed. Switch removal would divide the units of a large switch among neighbours, from which no low
-tree can be made. Here a box is a small problem of its own, and which box feeds which is chosen afterwards.
-Source: docs/algorithms/packers.md, "Box by box".
+A broadcast has a small number of trees, but every rank is in all of them, and at the optimum nearly every
+unit that leaves a box is needed. Switch removal would divide the units of a large switch among neighbours,
+from which no low tree can be made. Here a box is a small problem of its own, and which box feeds which is
+chosen afterwards. Source: docs/algorithms/packers.md, "Box by box".
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _MOST_COMPARED = 2**16
 """Trees times ranks up to which boxes of one switch each are solved in either way."""
 
 _TURNS = 16
-"""How often boxes that several switches join are given other trees, where some tree does not come to all."""
+"""Number of reassignments of trees to boxes joined by several switches, if some tree does not reach all."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class BoxForest:
     best : Optimum
     units : TreeUnits
     outcome : str
-        Boxes and kinds of boxes, for users' eyes.
+        Boxes and their classes, for users.
     """
 
     forest: Forest
@@ -294,7 +294,7 @@ def _with_duties(problem: Instance, boxes: list[_Box], trees: int, turn: int) ->
 
 
 def _exits(problem: Instance, boxes: list[_Box]) -> Egress:
-    """What leaves the boxes."""
+    """Egress of the boxes."""
     columns: list[tuple[NDArray[np.signedinteger], ...]] = []
     tables: list[tuple[NDArray[np.signedinteger], ...]] = []
     first = first_rank = 0
@@ -315,7 +315,7 @@ def _exits(problem: Instance, boxes: list[_Box]) -> Egress:
 
 
 def _parts(problem: Instance, boxes: list[_Box], trees: int) -> Parts:
-    """What enters the boxes, and what holds the root."""
+    """Ingress of the boxes, and the box of the root."""
     columns: list[tuple[NDArray[np.signedinteger], ...]] = []
     for box in boxes:
         made = box.trees

@@ -1,4 +1,4 @@
-"""Lower trees of one root: box by box, or more of them, where other ways lead to higher ones."""
+"""Trees of one root with smaller height: box by box, or more trees, if other methods give a larger height."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from treadle.topologies.topology import Topology
 from treadle.unsupported import Unsupported
 
 SEARCHED_RANKS = 1024
-"""Up to so many ranks trees of one root are sought in every way, and not just box by box."""
+"""Number of ranks up to which trees of one root are searched by all methods, not only box by box."""
 
 Pipeline = Callable[[Instance, Collective, TreeBudget, Packer | None], Result]
-"""How a forest of any roots is made."""
+"""Solver of a forest of any roots."""
 
 
 def synthesise_box_by_box(

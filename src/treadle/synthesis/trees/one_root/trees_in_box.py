@@ -81,7 +81,7 @@ class BoxTrees:
 
     @cached_property
     def heights(self) -> Int32Array:
-        """Of the parts, in hops."""
+        """Heights of the parts, in hops."""
         height = np.zeros(len(self.parts[0]), dtype=np.int32)
         np.maximum.at(height, self.part, self.depth)
         return height
@@ -103,7 +103,7 @@ class BoxTrees:
 
 
 def trees_of_box(piece: LocalSubproblem) -> BoxTrees:
-    """K trees of a piece that has an outside, for which condition C holds in the fabric.
+    """K trees of a subproblem with an outside, for which the cut condition holds in the fabric.
 
     Parameters
     ----------

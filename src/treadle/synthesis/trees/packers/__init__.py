@@ -1,1 +1,1 @@
-"""Packers of spanning trees, and what makes forests lower."""
+"""Packers of spanning trees, and methods to reduce the height of forests."""

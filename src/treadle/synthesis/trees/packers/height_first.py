@@ -1,4 +1,5 @@
-"""Low trees routed on the physical network at once: no switch removal, no packing; quick, but incomplete."""
+"""Trees of small height routed directly on the physical network: no switch removal or packing; fast,
+incomplete."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ HEIGHTS = 3
 """Heights that are tried by default, from the bound on."""
 
 ROUNDS = 30
-"""Of ripping up overloaded edges, at each height."""
+"""Rounds of ripping up overloaded edges, at each height."""
 
 WORK = 10**8
 """Steps after which a height is given up; counted, not timed, so results do not vary."""
@@ -27,7 +28,7 @@ _OK = 0
 
 @dataclass(frozen=True)
 class HeightFirst:
-    """What height-first growth came to.
+    """Outcome of height-first packing.
 
     Parameters
     ----------
@@ -68,10 +69,10 @@ def pack_height_first(
     Notes
     -----
     In every tree the ranks join by their distance from the root, switch by switch; who is first below a
-    switch differs from tree to tree. A rank hangs on a rank at one of its small switches, on the root or on
+    switch differs from tree to tree. A rank's parent is a rank at one of its small switches, the root or
     one of a few others, by the path whose links are cheapest: (1 + 3 load / capacity) / capacity, and more
     where a link is overloaded or was so in earlier rounds. Edges over overloaded links are ripped up and
-    routed anew, as in negotiated congestion routing (L. McMurchie and C. Ebeling, "PathFinder", FPGA 1995).
+    rerouted, as in negotiated congestion routing (L. McMurchie and C. Ebeling, "PathFinder", FPGA 1995).
     """
     n, trees = len(problem.terminals), int(multiplicities.sum())
     if trees * n > MAX_CELLS or n >= 2**16 - 1:

@@ -1,4 +1,4 @@
-"""Lower forests of the same throughput: routed anew on the fabric, or by local search."""
+"""Forests of smaller height at the same throughput: rerouted on the fabric, or by local search."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from treadle.synthesis.trees.packers.tree_packing import Packing, from_forest, t
 from treadle.synthesis.trees.switch_removal import LogicalGraph, remove_switches
 
 _TRIED_STEPS = 2**24
-"""Steps up to which the search for lower trees is begun anew with another seed, and ..."""
+"""Steps up to which local search is restarted with another seed, and ..."""
 
 _MOST_TRIES = 8
 """... how often at most, while its height is above the bound."""
 
 _SEARCHED_CELLS = 2**18
-"""Trees times ranks up to which local search finds lower forests without switches than growing trees anew."""
+"""Trees times ranks up to which, without switches, local search beats rebuilding of trees."""
 
 MAX_CELLS = 2**18
 """Trees times ranks up to which swaps are looked for: a second or two."""
@@ -51,7 +51,7 @@ def reduce_height(
     *,
     height: int,
 ) -> tuple[Forest, Packer, tuple[PackingAttempt, ...]]:
-    """A forest made lower: by height-first if that succeeds below its height, and by local search.
+    """Reduce the height of a forest: by height-first if that succeeds below its height, and by local search.
 
     Parameters
     ----------
@@ -61,9 +61,9 @@ def reduce_height(
     capacities : array of int64, shape (m,)
         Units of every link, not less than the forest's loads.
     packer : Packer
-        Who made the forest.
+        Packer of the forest.
     attempts : tuple of PackingAttempt
-        What became of the packers before.
+        Outcomes of the previous packers.
     height : int
         Of the forest.
 
@@ -108,7 +108,7 @@ def route_trees(
     multiplicities : array of int64, shape (N,)
         r(v).
     below : int, optional
-        Only a lower forest than this is of use.
+        Only a smaller height than this is useful.
     asked : bool
         Try even where it hardly succeeds.
 
@@ -141,8 +141,8 @@ def local_search(
 ) -> Packed:
     """The forest after local search within the capacities: lower, and with fewer different trees.
 
-    Without switches trees are grown anew first, in at most `steps`. Exchanges are not tried where they may
-    take more. If no limit is given, short searches begin anew with other seeds.
+    Without switches trees are rebuilt first, in at most `steps`. Exchanges are not tried where they may
+    take more. If no limit is given, short searches restart with other seeds.
     """
     multiplicities = sums_of(len(problem.terminals), packed.packing.root, packed.packing.multiplicity)
     lowest = smallest_height(problem, multiplicities, capacities)
@@ -165,7 +165,7 @@ def local_search(
 
 
 def _regrown(packed: Packed, problem: Instance, lowest: int, steps: int | None) -> Packed:
-    """The trees grown anew, one at a time."""
+    """Rebuild the trees, one at a time."""
     if packing_height(packed.packing) <= lowest:
         return packed
     most = steps if steps is None else min(steps, default_steps(packed.packing))
@@ -179,7 +179,7 @@ def _regrown(packed: Packed, problem: Instance, lowest: int, steps: int | None) 
 
 
 def _swapped(packed: Packed, problem: Instance, capacities: Int64Array, lowest: int, tries: int) -> Packed:
-    """The lowest forest of some local searches with different seeds."""
+    """The forest of smallest height of some local searches with different seeds."""
     if packing_height(packed.packing) <= lowest:
         return packed
     found = None
@@ -220,7 +220,7 @@ def gather_trees(
     Notes
     -----
     First, swaps between trees of two roots (as those of local search: no link's load changes), which
-    raise the sum over roots, nodes and parents of the squares of units: so a node comes to hang on few
+    raise the sum over roots, nodes and parents of the squares of units: so a node has few parents
     different parents in the trees of a root. Then the trees of each root are made equal to one tree after the
     other: the one whose rarest edge is most frequent, breadth-first and within the height. From its root down
     every node gets its parent from a tree that can take the parent it has.

@@ -1,4 +1,5 @@
-"""Lower trees at equal loads: swaps between trees along physical paths, and moves into free capacity."""
+"""Reduce tree heights at equal loads: swaps between trees along physical paths, and moves into free
+capacity."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ from treadle.synthesis.trees.packers.tree_packing import Packing, logical_arcs, 
 from treadle.synthesis.trees.switch_removal import LogicalGraph
 
 MAX_CELLS = 2**23
-"""Trees times ranks that are kept in memory, at about 50 bytes each."""
+"""Largest trees times ranks in memory, at about 50 bytes each."""
 
 MAX_POOLS = 2**23
 """Ranks times nodes: lists of tree edges by sender and by node they pass."""
@@ -82,7 +83,7 @@ def link_units(graph: LogicalGraph, n_links: int) -> Int64Array:
 
 
 def default_steps(packing: Packing) -> int:
-    """Steps that the search for lower trees takes at most if nothing else is said."""
+    """Default limit of steps of the local search."""
     trees = min(int(packing.multiplicity.sum()), _SPLIT * len(packing.root))
     cells = trees * int(packing.parent.shape[1])
     return min(WORK, _WORK_PER_CELL * max(cells, min(4 * cells, 1024)))
@@ -98,7 +99,7 @@ def reduce_tree_heights(
     max_work: int | None = None,
     seed: int = 0,
 ) -> LocalOptimum:
-    """The forest made lower, at most as loaded as capacities allow; never higher than it was.
+    """Reduce the height of a forest, within capacities; the height never increases.
 
     Parameters
     ----------
@@ -121,8 +122,8 @@ def reduce_tree_heights(
     Every tree edge is a path of links. Two edges of different trees whose paths pass one node, a switch or
     the receiver, may swap what comes before it: no link's load changes. Where that would close a cycle,
     nodes above change sides too (w -> v -> u in one tree and x -> u -> v in the other become x -> u -> v and
-    w -> v -> u). Where links have free units a subtree hangs on whoever reaches it over them. The cost of a
-    node grows with the square of its hops above a limit; the limit is found by bisection.
+    w -> v -> u). Where links have free units a subtree moves to a parent that reaches it over them. The cost
+    of a node grows with the square of its hops above a limit; the limit is found by bisection.
     """
     n, n_nodes = len(problem.terminals), problem.n_nodes
     before = packing_height(packing)

@@ -1,4 +1,4 @@
-"""Names of the packers of forests, what became of each, and a packed forest."""
+"""Names of the packers of forests, the outcome of each, and a packed forest."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ class Packer(StrEnum):
     """Names of the packers, in the order in which they are tried; on dense graphs breadth-first is second.
 
     Tight cuts, box-by-box and height-first replace switch removal too; the others work on the logical graph
-    that it leaves. Local search makes lower what another one packed; asked for by name, it follows growth.
+    that it leaves. Local search reduces the height of another packing; given by name, it follows incremental
+    packing.
 
     Examples
     --------
@@ -37,7 +38,7 @@ class Packer(StrEnum):
 @brief("packer", "outcome")
 @dataclass(frozen=True)
 class PackingAttempt:
-    """What one packer came to.
+    """Outcome of one packer.
 
     Parameters
     ----------
@@ -52,7 +53,7 @@ class PackingAttempt:
 
 @dataclass(frozen=True)
 class Packed:
-    """A packing, who made it, and what became of the other packers.
+    """A packing, its packer, and the outcomes of the other packers.
 
     Parameters
     ----------
@@ -62,7 +63,7 @@ class Packed:
         Trees of that graph.
     packer : Packer
     attempts : tuple of PackingAttempt
-        In the order of trial; the last one made the forest unless its outcome says otherwise.
+        In the order of trial; the last one packed the forest unless its outcome says otherwise.
     """
 
     graph: LogicalGraph

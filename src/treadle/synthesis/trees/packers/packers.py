@@ -1,8 +1,9 @@
-"""Which packer makes the forest: low and quick ones first, exact growth, which always succeeds, last.
+"""Choice of the packer: small-height and fast ones first, exact incremental packing, which always succeeds,
+last.
 
-Packers that bound the height are tried first; none of them is complete. Exact growth (`tree_packing`) packs
-whatever satisfies condition C, but its trees may be high. See docs/algorithms/packers.md for the order and
-what each is good for.
+Packers that bound the height are tried first; none of them is complete. Exact incremental packing
+(`tree_packing`) packs whatever satisfies the cut condition, but its height may be large. See
+docs/algorithms/packers.md for the order and what each is good for.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from treadle.synthesis.trees.switch_removal import LogicalGraph
 _BEFORE_GROWTH = (Packer.BREADTH_FIRST, Packer.SHORTEST_PATHS, Packer.MATCHING, Packer.PRICED_MATCHING)
 
 SMALL_CELLS = 2**18
-"""Up to so many trees times nodes growth is quick, and the lower of two forests is kept."""
+"""Trees times nodes up to which incremental packing is fast, and the forest of smaller height is kept."""
 
 NEAR = 0.01
 """Matching follows breadth-first only if that left at most this share of the tree edges on full arcs."""
@@ -65,16 +66,16 @@ def pack_smallest_height(
     ----------
     problem : Instance
     graph : LogicalGraph
-        Condition C must hold.
+        The cut condition must hold.
     multiplicities : array of int64, shape (N,)
         r(v).
     packer : Packer, optional
-        Try just this one, and growth after it; default all of them.
+        Try only this one, then incremental packing; default all of them.
     capacities : array of int64, shape (m,), optional
         Units of every link. If they are given, local search makes the trees lower, within them, unless
-        another packer was asked for; the result then has a graph of its own.
+        another packer was given; the result then has its own graph.
     search_steps : int, optional
-        No local search if it may take more than so many steps.
+        No local search if it may take more than this many steps.
 
     Raises
     ------
@@ -148,7 +149,7 @@ def _grown(graph: LogicalGraph, grown: Packing, attempts: Sequence[PackingAttemp
 
 
 def largest_unit(problem: Instance, graph: LogicalGraph, multiplicities: Int64Array) -> int:
-    """The largest divisor of all multiplicities with which condition C holds for floor(c / unit).
+    """The largest divisor of all multiplicities with which the cut condition holds for floor(c / unit).
 
     Divisors are those of `divisors`: all of them below 2^32.
     """
@@ -205,7 +206,7 @@ def _cells(graph: Digraph, unit: int) -> int:
 
 @dataclass(frozen=True)
 class _Attempt:
-    """A packing or None, what is told of it, and the share of tree edges that matching left on full arcs."""
+    """A packing or None, its outcome, and the fraction of tree edges that matching left on full arcs."""
 
     packing: Packing | None
     outcome: str
@@ -248,7 +249,7 @@ def _match(name: Packer, graph: Digraph, unit: int, lowest: int) -> Matched:
 
 
 def _grow(problem: Instance, graph: LogicalGraph, multiplicities: Int64Array, unit: int) -> Packing:
-    """Growth of trees in bundles of `unit`, for which condition C holds too."""
+    """Incremental packing of trees with multiplicity `unit`, for which the cut condition holds too."""
     coarse = replace(graph, capacities=graph.capacities // unit)
     grown = pack_trees(problem, coarse, multiplicities // unit)
     return replace(grown, multiplicity=grown.multiplicity * unit)

@@ -1,4 +1,4 @@
-"""Lower trees of a digraph: whole trees are grown anew in the room that the others leave."""
+"""Reduce tree heights in a digraph: entire trees are rebuilt in the free capacity that the others leave."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class RebuiltTrees:
     before, after : int
         Heights in hops.
     regrown, swaps, splits : int
-        Trees grown anew, arcs that trees took from others, and trees cut in two.
+        Trees rebuilt, arcs that trees took from others, and trees split in two.
     work : int
         Steps.
     """
@@ -50,7 +50,7 @@ def rebuild_trees(
     max_work: int | None = None,
     seed: int = 0,
 ) -> RebuiltTrees:
-    """The packing made lower within the capacities of its graph; never higher than it was.
+    """Reduce the height of a packing within the capacities of its graph; the height never increases.
 
     Parameters
     ----------
@@ -67,11 +67,11 @@ def rebuild_trees(
 
     Notes
     -----
-    A tree that is taken out can be grown again in the room that the others leave, breadth-first: it is as low
-    as it can be for these others. For a limit of the height this is done with all trees above it. Full arcs
-    that would have lifted a node become dear, and trees within the limit are grown anew by hops and prices as
-    long as they stay within it. What is left takes single full arcs from trees that find another way. Limits
-    fall by a quarter of what is above the bound at a time.
+    A tree that is removed can be rebuilt in the free capacity that the others leave, breadth-first: its
+    height is as small as it can be for these others. For a limit of the height this is done with all trees
+    above it. Full arcs that would have reduced a node's depth become expensive, and trees within the limit
+    are rebuilt by hops and prices as long as they stay within it. What is left takes single full arcs from
+    trees that find another way. Limits fall by a quarter of what is above the bound at a time.
     """
     before = packing_height(packing)
     n, trees = len(problem.terminals), len(packing.root)

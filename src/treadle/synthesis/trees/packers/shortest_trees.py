@@ -36,7 +36,7 @@ def pack_shortest_trees(graph: Digraph, *, unit: int = 1) -> tuple[Int32Array, I
     ----------
     graph : Digraph
     unit : int
-        Trees are counted by so many; must divide every multiplicity.
+        Unit of multiplicity; must divide every multiplicity.
 
     Returns
     -------

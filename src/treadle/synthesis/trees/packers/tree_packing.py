@@ -1,10 +1,10 @@
 """Spanning-tree packing in the logical graph, mapped back to physical paths.
 
-Edmonds' theorem: if condition C holds, the trees exist. They grow breadth-first in batches, and a batch is
-kept if condition C holds for what is left (Theorem 30), so it is sound however its trees were chosen. Where
-that fails, trees grow arc by arc, each arc with the largest multiplicity mu that keeps condition C (Theorem
-32). Source: dissertation, Algorithm 4, appendix B.5.3 (Theorems 29 to 32); docs/algorithms/forestcoll.md,
-"Tree packing".
+Edmonds' theorem: if the cut condition holds, the trees exist. They are built breadth-first in batches, and a
+batch is kept if the cut condition holds for the rest (Theorem 30), so it is sound however its trees were
+chosen. Where that fails, trees are extended arc by arc, each arc with the largest multiplicity mu that keeps
+the cut condition (Theorem 32). Source: dissertation, Algorithm 4, appendix B.5.3 (Theorems 29 to 32);
+docs/algorithms/forestcoll.md, "Tree packing".
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Packing:
     parent : array of int32, shape (T, N)
         Rank; -1 at the root.
     speculative, exact : int
-        Unit trees grown greedily and checked in batches, and grown with one flow test per edge.
+        Unit trees built greedily and checked in batches, and built with one flow test per edge.
     """
 
     root: Int32Array
@@ -47,7 +47,7 @@ class Packing:
 def pack_trees(
     problem: Instance, graph: LogicalGraph, multiplicities: Int64Array, *, speculate: bool = True
 ) -> Packing:
-    """Pack r(v) spanning out-trees rooted at each terminal v; condition C must hold.
+    """Pack r(v) spanning out-trees rooted at each terminal v; the cut condition must hold.
 
     Parameters
     ----------
@@ -56,13 +56,13 @@ def pack_trees(
     multiplicities : array of int64, shape (N,)
         r(v).
     speculate : bool
-        Try whole trees greedily first; without, every tree is grown exactly.
+        Try entire trees greedily first; otherwise every tree is built exactly.
 
     Notes
     -----
     Algorithm 4 with mu by Theorem 32, on a residual flow whose sink moves to the head of each tested edge;
-    whole trees are first tried greedily, breadth-first, in batches that one check of condition C accepts.
-    Source: Theorems 29-32 (B.5.3).
+    entire trees are first tried greedily, breadth-first, in batches that one check of the cut condition
+    accepts. Source: Theorems 29-32 (B.5.3).
     """
     n, arcs = len(problem.terminals), rank_arcs(problem, graph)
     status, rows, (speculative, exact) = run_core(

@@ -1,7 +1,7 @@
 """Spanning out-trees packed by matching trees to in-arcs, vertex by vertex: quick and low, but incomplete.
 
 At a node each tree that is not rooted there uses one in-arc: a bipartite matching with capacities. Augmenting
-paths move trees off overloaded arcs, one node at a time, under the condition that parents make no circle.
+paths move trees off overloaded arcs, one node at a time, under the condition that parents form no cycle.
 Nothing is proved of a failure: `tree_packing` takes over. See docs/algorithms/packers.md.
 """
 
@@ -18,10 +18,10 @@ from treadle.engine import core, run_core
 from treadle.synthesis.core_values.tree_values import Arcs, MatchingOptions, TreeRows
 
 MAX_CELLS = 2**27
-"""Trees times nodes that are kept in memory, at 6 bytes each."""
+"""Largest trees times nodes in memory, at 6 bytes each."""
 
 FEW_CELLS = 2**22
-"""Up to so many unit trees times nodes an attempt that fails is made again with a tree for every unit."""
+"""Unit trees times nodes up to which a failed attempt is repeated with a tree for every unit."""
 
 WORK_PER_CELL = 2000
 """Steps per tree and node after which an attempt is given up; counted, not timed, so results do not vary."""
@@ -32,7 +32,7 @@ _OK, _CANCELLED = 0, 2
 
 
 class Start(IntEnum):
-    """How the trees begin, before they are matched to capacities."""
+    """Initial trees, before they are matched to capacities."""
 
     BREADTH_FIRST = 0
     PRICED = 1
@@ -63,7 +63,7 @@ class Digraph:
 
 @dataclass(frozen=True)
 class Matched:
-    """What vertex matching came to.
+    """Outcome of vertex matching.
 
     Parameters
     ----------
@@ -77,9 +77,9 @@ class Matched:
     overload : int
         Units above capacity that could not be moved; 0: a packing.
     rehangs, splits, detours, work : int
-        Moves of a subtree, bundles split for one, re-rootings, and steps in all.
+        Moves of a subtree, multiplicities split for one, re-rootings, and total steps.
     failure : str
-        Why there is no packing, or "".
+        Why no packing was found, or "".
     """
 
     root: Int32Array
@@ -97,7 +97,8 @@ class Matched:
 def height_bound(
     n_nodes: int, tails: Int32Array, heads: Int32Array, terminals: Int32Array, roots: Int32Array
 ) -> int:
-    """The greatest eccentricity of the roots, relays not counted: no forest of spanning trees is lower.
+    """The greatest eccentricity of the roots, relays not counted: a lower bound on the height of spanning
+    trees.
 
     Returns
     -------
@@ -124,14 +125,14 @@ def match_vertices(
     ----------
     graph : Digraph
     start : Start
-        Shortest-path trees, parents balanced; or trees grown along the arcs least loaded so far.
+        Shortest-path trees, parents balanced; or trees extended along the arcs least loaded so far.
     detours : bool
         Where matching is stuck at a vertex, re-root its subtree in one tree.
     first_height, last_height : int
         No tree is made higher than the first; where nothing moves any more the limit rises, up to the last
         (default: no limit). Trees start as high as they start.
     unit : int
-        Trees are counted by so many; must divide every multiplicity.
+        Unit of multiplicity; must divide every multiplicity.
     max_work : int, optional
         Steps before giving up; default 2000 per tree and node.
     seed : int
@@ -145,11 +146,11 @@ def match_vertices(
     Notes
     -----
     At a node v the trees that are not rooted there each use one in-arc. On an overloaded arc a breadth-first
-    search over the arcs into v finds trees that can hang on another one (a tree may hang v on u if u is not
-    below v), until it meets an arc with room. The moves are in different trees, and change no load at other
-    nodes. All trees of a root begin as one, and are split where only some of them can move. If that fails
-    on a small graph, every unit tree is tried for itself.
-    Incomplete: a failure says nothing about whether a packing exists.
+    search over the arcs into v finds trees that can use another one (a tree may reparent v to u if u is not
+    below v), until it meets an arc with free capacity. The moves are in different trees, and change no load
+    at other nodes. All trees of a root begin as one, and are split where only some of them can move. If that
+    fails on a small graph, every unit tree is tried for itself. Incomplete: a failure says nothing about
+    whether a packing exists.
     """
     units = graph.multiplicities // unit
     assert not np.any(graph.multiplicities % unit), "the unit must divide every multiplicity"

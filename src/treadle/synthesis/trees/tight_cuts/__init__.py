@@ -1,1 +1,1 @@
-"""Tight-cut decomposition: detect sets, cut the fabric into pieces, solve each kind once, glue."""
+"""Tight-cut decomposition: detect sets, split the fabric into subproblems, solve each class once, glue."""

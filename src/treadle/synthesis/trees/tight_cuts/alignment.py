@@ -1,8 +1,8 @@
-"""Which path a tree takes between two sets: one that leaves by the rank where the data came in, if it can.
+"""Paths of trees between two sets: leaving by the rank where the data came in, if possible.
 
-Gluing pieces (Theorem 4 of docs/algorithms/decomposition.md) lets any unit of a crossing link carry on any
-tree. Which one decides heights: a tree that leaves a set by another rank than it came in takes hops within
-the set in between.
+Gluing subproblems (Theorem 4 of docs/algorithms/decomposition.md) lets any unit of a crossing link carry on
+any tree. Which one decides heights: a tree that leaves a set by another rank than it came in takes hops
+within the set in between.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ NOBODY = -1
 
 @dataclass(frozen=True)
 class EgressPorts:
-    """Which member of each child, if that is a set, a local link or a native unit tree belongs to.
+    """Member of each child set to which a local link or a native unit tree belongs.
 
     Parameters
     ----------
@@ -40,13 +40,13 @@ class EgressPorts:
 
 
 def egress_ports(n_links: int, children: list[tuple[Subproblem, Int64Array] | None]) -> EgressPorts:
-    """The gateways of a piece.
+    """Return the egress ports of a subproblem.
 
     Parameters
     ----------
     n_links : int
     children : list of (Piece, array of int64) or None
-        Of each child that is a set: its kind, and this piece's local link for each local link of it (-1 where
+        For each child set: its class, and this subproblem's local link for each local link of it (-1 where
         it has none).
     """
     leaves, enters = np.full((2, n_links), NOBODY, dtype=np.int32)
@@ -68,12 +68,12 @@ def egress_ports(n_links: int, children: list[tuple[Subproblem, Int64Array] | No
 def aligned_rows(
     forest: Forest, gateways: EgressPorts, entrances: Crossings
 ) -> tuple[Int32Array, Int64Array, Int32Array, Int32Array]:
-    """Assign each pair's paths to its trees anew: rows of root, units, parent, path; shapes (s,), (s, n).
+    """Reassign each pair's paths to its trees: rows of root, units, parent, path; shapes (s,), (s, n).
 
     Parameters
     ----------
     forest : Forest
-        Of the piece, in its numbering, as BROADCAST.
+        Of the subproblem, in its numbering, as BROADCAST.
     gateways : Gateways
     entrances : Crossings
 

@@ -1,9 +1,9 @@
 """Lower capacities so that the sets of a family become exactly tight.
 
-Only tight sets separate a problem into pieces, and at the optimum few sets are tight by themselves. A forest
-for lower capacities is one for the given ones, so spare units that enter a set are taken away, in proportion,
-as far as the cuts that are known allow (Lemma 7). Whether the rest still holds trees is decided by the pieces
-(Theorem 5), not here. Source: docs/algorithms/decomposition.md, section 4.
+Only tight sets separate a problem into subproblems, and at the optimum few sets are tight by themselves. A
+forest for lower capacities is one for the given ones, so spare units that enter a set are taken away, in
+proportion, as far as the cuts that are known allow (Lemma 7). Whether the rest still holds trees is decided
+by the subproblems (Theorem 5), not here. Source: docs/algorithms/decomposition.md, section 4.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from treadle.synthesis.trees.tight_cuts.family import Family
 from treadle.synthesis.trees.tight_cuts.proportion import in_proportion
 
 _ROUNDS = 8
-"""How often what some links may not be lowered by is put on others."""
+"""Rounds in which reductions that some links cannot take are moved to others."""
 
 
 @dataclass(frozen=True)
 class BalancedCapacities:
-    """What trimming came to.
+    """Outcome of balancing.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ def balance_capacities(
     At a relay both directions of a pair of links are lowered by the same amount, which keeps it balanced.
     Links that enter a set that is tight already are left alone, and both of a pair if one of them does. No
     more is taken off than single ranks, sets around and within, and guarded sets can spare, nor so much that
-    ranks or sets could not send their own trees out. Whether what remains suffices is for the pieces to say.
+    ranks or sets could not send their own trees out. Whether the rest suffices is decided by the subproblems.
     Sets are treated from the inside out; if that fails for some, and for fewer from the outside in, then that
     way.
     """
@@ -153,7 +153,7 @@ class _State:
     capacities : array of int64, shape (m,)
     failed : array of bool, shape (s,)
     mates : array of int64, shape (m,)
-        The link the other way that is lowered alike, -1 where there is none.
+        The reverse link that is reduced equally, -1 without one.
     paired, fixed : array of bool, shape (m,)
         Links at relays; links that must stay as they are.
     """
@@ -175,7 +175,7 @@ class _State:
         return _State(problem, cuts, capacities.copy(), failed, mates, paired, paired & (mates < 0))
 
     def spared(self, links: Int64Array, lowered: Int64Array, depth: int) -> Int64Array:
-        """What links may be lowered by if no other cut is to lack units: each shares what it can spare."""
+        """Reduction that links can take without violating other cuts: each gives what it can spare."""
         lowered = lowered.copy()
         # a mate is lowered with its link, and is a link of other cuts
         back = self.paired[links]
@@ -198,7 +198,7 @@ class _State:
 
 
 def _trim_group(state: _State, owner: Int32Array, links: Int64Array, depth: int) -> None:
-    """Trim sets that share no link with each other, in place; `owner` is the set that each link enters."""
+    """Balance sets that share no link with each other, in place; `owner` is the set that each link enters."""
     count = len(state.failed)
     whole = state.capacities[links]
     surplus = sums_of(count, owner, whole) - next(cuts.need for cuts in state.cuts if cuts.depth == depth)
@@ -222,7 +222,7 @@ def _trim_group(state: _State, owner: Int32Array, links: Int64Array, depth: int)
 
 
 def _spread(owner: Int32Array, links: Int64Array, rooms: Int64Array, missing: Int64Array) -> Int64Array:
-    """What is missing of each set divided among its links, in proportion to the room they have."""
+    """Divide each set's deficit among its links, in proportion to their free capacity."""
     count = len(missing)
     total = sums_of(count, owner, rooms)
     taken = np.minimum(missing, total)
@@ -236,7 +236,7 @@ def _spread(owner: Int32Array, links: Int64Array, rooms: Int64Array, missing: In
 
 
 def _mates(problem: Instance, capacities: Int64Array) -> Int64Array:
-    """The link the other way with equal capacity, -1 where there is none, shape (m,)."""
+    """The reverse link with equal capacity, -1 without one, shape (m,)."""
     one, other = slice(0, None, 2), slice(1, None, 2)
     if len(capacities) % 2 == 0 and all(
         np.array_equal(left[one], right[other])

@@ -58,7 +58,7 @@ class Split:
     scale : Fraction
     trees : int
     parts : tuple of Part
-        The last one is flat: it uses only links that cross the borders of boxes. Where ranks' links within
+        The last one is flat: it uses only links that cross the boundaries of boxes. Where ranks' links within
         their boxes have units to spare after those with tight boxes, the one before it is a unit tree.
     """
 
@@ -81,7 +81,7 @@ def single_rate(problem: Instance) -> Fraction:
 
 @dataclass(frozen=True)
 class _Boxes:
-    """Boxes of unequal sizes whose ranks all have bandwidth `within` their box and `across` its border.
+    """Boxes of unequal sizes whose ranks all have bandwidth `within` their box and `across` its boundary.
 
     Parameters
     ----------

@@ -48,7 +48,7 @@ _MOST_RANKS = 1536
 """Beyond, trees written out take too much time and memory."""
 
 _MOST_TREES = 2**20
-"""Per unit of weight, where the optimum is asked for however many it takes."""
+"""Most trees per unit of weight, if the optimum is requested however many it takes."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class FactoredSynthesis:
     ----------
     schedule : FactoredSchedule
     algbw : Fraction
-        Bytes/s that the construction guarantees (the verifier measures it anew).
+        Bytes/s that the construction guarantees (the verifier measures it again).
     optimum : Optimum
         Of the allgather half, if there are two. Where `algbw` falls short of it, a bound that may be loose.
     trees_per_root : int
@@ -79,12 +79,12 @@ class FactoredSynthesis:
 
     @property
     def n_layers(self) -> int:
-        """Superposed layers of the forest, the most of the two directions."""
+        """Components of the forest, the most of the two directions."""
         return max(len(part.forest.layers) for part in self.parts)
 
     @property
     def summary(self) -> str:
-        """Kinds of pieces and who solved them, in a line."""
+        """Subproblem classes and their solvers, in a line."""
         return " / ".join(dict.fromkeys(part.summary for part in self.parts))
 
 
@@ -101,7 +101,7 @@ def decompose(
     budget : TreeBudget, optional
         As in `treadle.synthesis.trees.synthesise`: never fewer bytes/s than the pipeline's answer.
     lower : bool
-        Without switches, make forests lower as a whole that are more than twice as high as the bound.
+        Without switches, reduce the height of undivided forests of more than twice the height bound.
 
     Raises
     ------
@@ -135,7 +135,7 @@ def decompose(
 
 @dataclass(frozen=True)
 class UnequalShards:
-    """An allreduce whose roots are chosen freely, and what bounds all of them.
+    """An allreduce with unrestricted roots, and its bound.
 
     Parameters
     ----------
@@ -268,7 +268,8 @@ def _lowered(problem: Instance, found: Decomposition) -> Decomposition:
 
 
 def _within_budget(problem: Instance, budget: TreeBudget) -> Decomposition | Unsupported:
-    """The same preferences as the pipeline's: a power of two, the optimum by few trees, the best few."""
+    """The same preferences as the pipeline's: a power of two, the optimum with a small number of trees, the
+    best limited number."""
     context().announce("tight cuts")
     detected = detect(problem)
     search = partial(decompose_with, problem, detected=detected)
@@ -300,7 +301,7 @@ def _dyadic(
     search: Callable[..., Decomposition | Unsupported],
     exact: Decomposition | Unsupported,
 ) -> Decomposition | None:
-    """As many trees as make a power of two of chunks: without loss, else the fewest that lose little."""
+    """Number of trees that makes a power of two of chunks: without loss, else the fewest that lose little."""
     weights: list[int] = problem.weights.tolist()
     numbers = budget.dyadic_numbers(weights, MAX_TREES)
     few = budget.lossy_numbers(weights)
@@ -326,7 +327,7 @@ def rebuild_undivided(
     *,
     times: int = 2,
 ) -> tuple[FactoredForest, tuple[ClassReport, ...]]:
-    """A factored forest of one piece, the whole fabric, if that of several pieces is high.
+    """A factored forest of one subproblem, the entire fabric, if that of several has a large height.
 
     Parameters
     ----------
@@ -334,11 +335,11 @@ def rebuild_undivided(
         Of the forest's direction.
     forest : FactoredForest
     kinds : tuple of ClassReport
-        Who made the pieces.
+        Solvers of the subproblems.
     scale : Fraction
         Capacity units per byte/s.
     times : int
-        Forests of at most so many times the bound stay as they are.
+        Forests of at most this multiple of the bound stay as they are.
 
     Returns
     -------
@@ -347,8 +348,8 @@ def rebuild_undivided(
 
     Notes
     -----
-    What every piece keeps to in the factored forest, that its border be tight, is not asked for here: trees
-    grow anew in all of the fabric's capacity.
+    The constraint of every subproblem, that its boundary be tight, does not apply here: trees
+    are rebuilt in all of the fabric's capacity.
     """
     n = len(problem.terminals)
     if len(problem.relays) or n > _MOST_RANKS:

@@ -1,8 +1,8 @@
-"""Laminar families of node sets, and the pieces that they cut a flow problem into.
+"""Laminar families of node sets, and the subproblems that they split a flow problem into.
 
 Any two sets of a family are disjoint or nested. Contracting what lies outside of a set, and each largest set
-inside it, leaves its piece; condition C holds for the fabric if and only if it holds in every piece, if all
-sets are tight (Theorem 5). Source: docs/algorithms/decomposition.md, sections 2 and 3.
+inside it, leaves its subproblem; the cut condition holds for the fabric if and only if it holds in every
+subproblem, if all sets are tight (Theorem 5). Source: docs/algorithms/decomposition.md, sections 2 and 3.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Family:
 
     @cached_property
     def depth(self) -> Int32Array:
-        """How many sets lie around each one, shape (s,)."""
+        """Number of sets around each one, shape (s,)."""
         depth = np.zeros(self.n_sets, dtype=np.int32)
         place = self.outer.copy()
         while np.any(place >= 0):

@@ -1,4 +1,5 @@
-"""A layer: the pieces of a family whose sets are tight, each kind solved once, from the inside out."""
+"""A component: the subproblems of a family whose sets are tight, each class solved once, from the inside
+out."""
 
 from __future__ import annotations
 
@@ -31,18 +32,18 @@ _MOST_CELLS = 2**24
 """A table of unit trees times children is not begun beyond this."""
 
 _SEARCH = 2**28
-"""Steps of local search for lower trees, in equal shares for all kinds of pieces; those that need more go
-without. In large pieces it gains little: what counts is how trees go from border to border."""
+"""Steps of local search to reduce heights, divided equally among subproblem classes; those that need more go
+without. In large subproblems it gains little: what counts is how trees go from boundary to boundary."""
 
 
 @dataclass(frozen=True)
 class ClassReport:
-    """How one kind of piece was solved.
+    """Solution of one subproblem class.
 
     Parameters
     ----------
     count : int
-        Pieces of this kind.
+        Subproblems of this class.
     children, relays : int
     packer : str
     """
@@ -55,7 +56,8 @@ class ClassReport:
 
 @dataclass(frozen=True)
 class InfeasibleSubproblem:
-    """A piece that violates condition C: nodes of the fabric S with d+(S) < r(S), and the sets to blame.
+    """A subproblem that violates the cut condition: nodes of the fabric S with d+(S) < r(S), and the sets to
+    blame.
 
     Parameters
     ----------
@@ -84,8 +86,8 @@ def fitted_layer(
     multiplicities: Int64Array,
     guarded: Sequence[Sequence[int]],
 ) -> tuple[Layer, tuple[ClassReport, ...]] | InfeasibleSubproblem | Unsupported:
-    """The pieces of a family, its sets made tight: by what classes of children send each other, else by
-    trimming that spares the guarded cuts.
+    """The subproblems of a family, its sets made tight: by what classes of children send each other, else by
+    balancing that spares the guarded cuts.
     """
     # punctured(dgx_a100(64), links=1, seed=1): height 3, without 5
     spread = spread_on_planes(problem, family, capacities, multiplicities)
@@ -108,8 +110,8 @@ def solve_layer(
     multiplicities: Int64Array,
     shares: ClassAllocation | None = None,
 ) -> tuple[Layer, tuple[ClassReport, ...]] | InfeasibleSubproblem | Unsupported:
-    """The pieces of a family whose sets are tight, solved; `shares` are those of the outermost children, if
-    the capacities were made for them.
+    """The solved subproblems of a family whose sets are tight; `shares` are those of the outermost children,
+    if the capacities were made for them.
     """
     cutting = cut(problem, family, capacities, multiplicities)
     block = int(np.gcd.reduce(multiplicities))
@@ -125,7 +127,7 @@ def solve_layer(
 
 
 def layer_of(cutting: Cutting, pieces: list[Subproblem]) -> Layer:
-    """The layer of a family with the trees of each kind of its pieces."""
+    """The component of a family with the trees of each class of its subproblems."""
     return Layer(
         tuple(pieces),
         cutting.kind,
@@ -188,7 +190,8 @@ def _solve_kinds(
 def _refused(
     problem: Instance, family: Family, cutting: Cutting, numbers: list[int]
 ) -> InfeasibleSubproblem | Unsupported | None:
-    """Why one of these pieces cannot become a table: it is too large, or some violate condition C."""
+    """Return why one of these subproblems cannot become a table: it is too large, or some violate the cut
+    condition."""
     violated = []
     for number in numbers:
         local = cutting.kinds[int(cutting.kind[number])]
@@ -203,7 +206,7 @@ def _refused(
 
 
 def _gateways(cutting: Cutting, number: int, solved: dict[int, Subproblem]) -> EgressPorts | None:
-    """Members of a piece's children that are sets; None if all are ranks."""
+    """Members of a subproblem's children that are sets; None if all are ranks."""
     codes = cutting.children[cutting.child_offset[number] : cutting.child_offset[number + 1]]
     if np.all(codes >= 0):
         return None
@@ -223,7 +226,7 @@ def _gateways(cutting: Cutting, number: int, solved: dict[int, Subproblem]) -> E
 def _closed_form(
     local: LocalSubproblem, cutting: Cutting, solved: dict[int, Subproblem], block: int
 ) -> tuple[SubproblemTrees, str] | Unsupported:
-    """The outermost piece's trees and the name of their form, or why each form does not serve."""
+    """The outermost subproblem's trees and the name of their form, or why no form applies."""
     reasons = []
     # what each is worth is in tests/synthesis/trees/test_alternatives.py
     forms = (
@@ -244,7 +247,8 @@ def _closed_form(
 def _infeasible(
     problem: Instance, family: Family, cutting: Cutting, number: int, violated: Int32Array
 ) -> InfeasibleSubproblem:
-    """The violated cut of a piece as nodes of the fabric, and the sets whose trimming may be at fault."""
+    """The violated cut of a subproblem as nodes of the fabric, and the sets whose balancing may be at
+    fault."""
     local = cutting.kinds[int(cutting.kind[number])]
     inside = mask_of(local.n_nodes, violated)
     # what was contracted lies on one side as a whole, so the same links cross this cut in the fabric

@@ -1,8 +1,8 @@
-"""Which exit units of a piece its native trees leave by: as near to their roots as the units allow.
+"""Egress units by which a subproblem's native trees leave: as near to their roots as the units allow.
 
-Theorem 4 lets any exit unit serve any tree. A tree that leaves a set h hops from its root is h hops later
-everywhere outside, so units are assigned by flows under limits of 0, 1, ... hops: the latest exit is as early
-as can be.
+Theorem 4 lets any tree use any egress unit. A tree that leaves a set h hops from its root is h hops later
+everywhere outside, so units are assigned by flows under limits of 0, 1, ... hops: the latest egress is as
+early as can be.
 """
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ _MOST_CHILDREN = 256  # beyond, units are used in the order of their suppliers
 
 
 def near_egress(piece: Subproblem, deliveries: int) -> tuple[Int64Array, int] | None:
-    """A piece's exits in the order in which its native trees use them.
+    """A subproblem's egress in the order in which its native trees use it.
 
     Parameters
     ----------
-    piece : Piece
-        Whose exits are as many as the deliveries of its native trees.
+    piece : Subproblem
+        Its egress units are as many as the deliveries of its native trees.
     deliveries : int
-        Exit units that each native unit tree takes.
+        Egress units that each native unit tree takes.
 
     Returns
     -------
     tuple of (array of int64, shape (parts, 3), int) or None
-        Row of the exits, units of it that are skipped, units that are used; unit trees are equal in runs of
+        Row of the egress, units of it that are skipped, units that are used; unit trees are equal in runs of
         multiples of the second value. None where every child supplies just what its own trees take, the order
-        of suppliers is as good, or the piece's trees are no table.
+        of suppliers is as good, or the subproblem's trees are not a table.
 
     Notes
     -----
-    A child that lacks exits, since its link to the outside failed, sends through others. A tree is late by
+    A child that lacks egress, since its link to the outside failed, sends through others. A tree is late by
     the hops from its root to the supplier. With limits of 0, 1, ... hops, as much as can be is assigned, by
-    paths that augment a flow from trees to suppliers: so the latest exit is as early as can be. In a chain of
-    neighbours each takes over for the one before it, all of them a hop late.
+    paths that augment a flow from trees to suppliers: so the latest egress is as early as possible. In a
+    chain of neighbours each takes over for the one before it, all of them a hop late.
     """
     trees, rows, n = piece.trees, piece.exits, piece.n_children
     have = sums_of(n, rows.child, rows.units)
@@ -128,7 +128,7 @@ def _path(taker: int, near: list[list[int]], have: list[int], users: list[set[in
 
 
 def _parts(flow: list[dict[int, int]], depth: Int64Array, order: Int64Array, rows: Crossings) -> Int64Array:
-    """What each taker gets, nearest suppliers first, as parts of rows."""
+    """Supply of each taker, nearest suppliers first, as parts of rows."""
     at = np.searchsorted(rows.child[order], np.arange(depth.shape[1])).tolist()
     skip, size, parts = [0] * len(at), rows.units[order].tolist(), []
     for taker, taken in enumerate(flow):

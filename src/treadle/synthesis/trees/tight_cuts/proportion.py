@@ -19,7 +19,7 @@ def in_proportion(parts: Int64Array, given: Int64Array, total: Int64Array) -> In
 
 
 def quotas(sizes: Int64Array, group: Int32Array | Int64Array, wanted: Int64Array) -> Int64Array:
-    """What is wanted of each group divided among its members, in proportion to their sizes and none above it.
+    """Divide each group's amount among its members, in proportion to their sizes and none above it.
 
     Parameters
     ----------

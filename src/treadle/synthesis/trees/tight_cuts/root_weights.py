@@ -1,9 +1,9 @@
-"""Whose data an allreduce is best cut into: shares of roots that make reduce-scatter and allgather faster.
+"""Root weights of an allreduce that make its reduce-scatter and allgather faster.
 
 An allreduce chooses its roots freely. With shares w(v), sum 1, an allgather takes a seconds per byte where
 1 - w(S) <= a d-(S) for each set S of nodes, d- the bandwidth into it; a reduce-scatter takes b with d+, the
 bandwidth out. The least a + b over all shares is a linear program; here over the sets of a family and single
-ranks only, where sets that are alike have one variable. So a box that lost a network card is the root of
+ranks only, where equivalent sets have one variable. So a box that lost a network card is the root of
 more, and waits for less. The program's prices are lengths of links, which bound every allreduce
 (`GroupDualCertificate`): where they prove what the trees reach, these shares are the best, and so is taking
 turns.
@@ -26,7 +26,8 @@ from treadle.synthesis.trees.instance import Instance
 from treadle.synthesis.trees.tight_cuts.family import Family
 
 _MOST_CUTS = 1000
-"""Different sets beyond which the program would take long; fabrics so irregular have no pieces either."""
+"""Different sets beyond which the program would take long; fabrics so irregular have no subproblems
+either."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ class RootWeights:
 
 @dataclass(frozen=True)
 class _Cut:
-    """Sets or ranks that are alike.
+    """Equivalent sets or ranks.
 
     Parameters
     ----------
@@ -72,7 +73,7 @@ class _Cut:
 
 
 def root_weights(problem: Instance, family: Family) -> tuple[RootWeights, ...]:
-    """The shares with which reduce-scatter and allgather take least time in all by the cuts of a family.
+    """The weights with which reduce-scatter and allgather take minimum total time by the cuts of a family.
 
     Parameters
     ----------
@@ -84,7 +85,7 @@ def root_weights(problem: Instance, family: Family) -> tuple[RootWeights, ...]:
     -------
     tuple of RootWeights
         The best first; then those where ranks of the same sets have the same, if that is less. None if sets
-        are too many that are not alike, or nothing can be reached.
+        are too many that are not equivalent, or nothing can be reached.
     """
     coarse, fine = _classes(problem, family)
     found = _shares(problem, family, coarse)
@@ -180,7 +181,7 @@ def _classes(problem: Instance, family: Family) -> tuple[Int64Array, Int64Array]
 
 
 def _cuts(problem: Instance, family: Family, classes: Int64Array) -> list[_Cut]:
-    """The cuts around sets and ranks, those that are alike as one."""
+    """The cuts around sets and ranks, equivalent ones as one."""
     width = _widths(problem, family)
     alike: dict[Hashable, list[int]] = defaultdict(list)
     held: dict[int, frozenset[tuple[int, int]]] = {}
@@ -224,9 +225,10 @@ def _degrees(problem: Instance, row: np.ndarray) -> tuple[Int64Array, Int64Array
 def _even_shares(
     cuts: list[_Cut], sizes: Counter[int], times: tuple[Fraction, Fraction]
 ) -> dict[int, Fraction] | None:
-    """Of the shares that allow these times of allgather and reduce-scatter those whose least is largest.
+    """Among the weights that allow these times of allgather and reduce-scatter, those with the largest
+    minimum.
 
-    A vertex of the program above would leave ranks without any, where others have room.
+    A vertex of the program above would leave ranks without any, where others have spare capacity.
     """
     whole = lcm(*(time.denominator for time in times))
     program = RestrictedMaster(whole)

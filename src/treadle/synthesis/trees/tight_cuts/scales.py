@@ -1,4 +1,4 @@
-"""How many trees, and how much bandwidth one takes: from the cuts of a family and of single ranks."""
+"""Number of trees, and bandwidth of one: from the cuts of a family and of single ranks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from treadle.synthesis.trees.tight_cuts.family import Family
 
 @dataclass(frozen=True)
 class CutClass:
-    """Cuts that are alike: bandwidths of the links into X, and the weight outside of it.
+    """Equivalent cuts: bandwidths of the links into X, and the weight outside of it.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Solve one kind of piece by the general pipeline, and write its trees out as a table.
+"""Solve one subproblem class by the general pipeline, and write its trees out as a table.
 
 The world outside is one more terminal while relays are split off. It is then deleted, and each unit that
 enters at a child becomes a tree rooted there, which loses nothing (Lemmas 4 and 5 of
@@ -31,16 +31,16 @@ _MOST_SEGMENTS = 2**15
 _MOST_CELLS = 2**18
 
 _MOST_ALIGNED = 2**18
-"""Trees times children up to which paths are assigned anew, in Python."""
+"""Trees times children up to which paths are reassigned, in Python."""
 
 
 @dataclass(frozen=True)
 class SolvedSubproblem:
-    """A kind of piece with its trees, and who packed them.
+    """A subproblem class with its trees, and their packer.
 
     Parameters
     ----------
-    piece : Piece
+    piece : Subproblem
     packer : str
     """
 
@@ -49,7 +49,7 @@ class SolvedSubproblem:
 
 
 def local_instance(piece: LocalSubproblem) -> Instance:
-    """A piece as a flow problem of its own; the outside is its last terminal."""
+    """A subproblem as a separate flow problem; the outside is its last terminal."""
     n = piece.n_nodes
     linked = mask_of(n, piece.tails)
     linked[piece.heads] = True
@@ -74,7 +74,7 @@ def local_instance(piece: LocalSubproblem) -> Instance:
 
 
 def violated_cut(piece: LocalSubproblem) -> Int32Array | None:
-    """Local nodes S with d+(S) < r(S), or None: condition C holds."""
+    """Local nodes S with d+(S) < r(S), or None: the cut condition holds."""
     found = find_violated_cut(local_instance(piece), piece.capacity)
     return None if found is None else found[1]
 
@@ -82,15 +82,15 @@ def violated_cut(piece: LocalSubproblem) -> Int32Array | None:
 def solve_table(
     piece: LocalSubproblem, gateways: EgressPorts | None = None, steps: int | None = None
 ) -> SolvedSubproblem:
-    """The trees of a piece, for which condition C must hold.
+    """The trees of a subproblem, for which the cut condition must hold.
 
     Parameters
     ----------
     piece : LocalSubproblem
-    gateways : Gateways, optional
+    gateways : EgressPorts, optional
         Members of the children that are sets; default: all are ranks.
     steps : int, optional
-        No local search for lower trees if it may take more than so many.
+        No local search if it may take more than this many.
 
     Raises
     ------

@@ -1,7 +1,7 @@
 """The subproblems that a laminar family cuts a flow problem into, with their own numberings; equal ones once.
 
 Fabrics of thousands of boxes have few kinds of subproblems, so what follows costs by kinds and not by ranks.
-Pieces are equal if all that a solver sees of them is: links, capacities and numbers of trees in local
+Subproblems are equal if all that a solver sees of them is: links, capacities and numbers of trees in local
 numbers. Source: docs/algorithms/decomposition.md, section 3, "Nesting in practice".
 """
 

@@ -1,10 +1,11 @@
-"""A factored forest from tight cuts: a scale, a family of sets, trimming, pieces; cuts learnt on the way.
+"""A factored forest from tight cuts: a scale, a family of sets, balancing, subproblems; cuts learnt on the
+way.
 
-A family of sets is guessed and trimmed; each piece is tested for condition C before any is solved (Theorem 5
-(b)). A violated cut of a piece, lifted to the fabric, either proves a smaller rate to begin again with, or it
-was hurt by trimming and is guarded from then on; a guarded cut that is violated again costs the sets of its
-piece. So guesses cost time, never the optimum (Corollary 6). Source: docs/algorithms/decomposition.md,
-sections 2 to 4.
+A family of sets is guessed and balanced; each subproblem is tested for the cut condition before any is solved
+(Theorem 5 (b)). A violated cut of a subproblem, lifted to the fabric, either proves a smaller rate to restart
+with, or it was violated by balancing and is guarded from then on; a guarded cut that is violated again costs
+the sets of its subproblem. So guesses cost time, never the optimum (Corollary 6). Source:
+docs/algorithms/decomposition.md, sections 2 to 4.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ _MOST_SCALES = 2**12
 """Numbers of trees that are tried for the optimum."""
 
 _MOST_ROUNDS = 64
-"""How often a cut may be learnt or a set be dropped."""
+"""Largest number of learnt cuts and dropped sets."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ class Decomposition:
 
     @property
     def summary(self) -> str:
-        """Kinds of pieces and who solved them, in a line."""
+        """Subproblem classes and their solvers, in a line."""
         counts: Counter[tuple[int, str]] = Counter()
         for one in self.kinds:
             counts[one.children, one.packer] += one.count
@@ -96,7 +97,7 @@ def decompose_with(
     trees : sequence of int
         Numbers of trees per unit of shard weight to choose from, rising.
     share : Fraction, optional
-        The fewest trees that reach this share of the optimum, or nothing; 1: just the optimum, for which
+        The fewest trees that reach this share of the optimum, or nothing; 1: only the optimum, for which
         layers of any number of trees are tried too. Default: the best.
     detected : Family, optional
         What `detect` finds.
@@ -104,7 +105,7 @@ def decompose_with(
     Notes
     -----
     Source: docs/algorithms/decomposition.md. The optimum is proved by one cut and the construction; a cut
-    that a piece violates is a cut of the fabric too.
+    that a subproblem violates is a cut of the fabric too.
     """
     detected = detected or detect(problem)
     parts = components(problem.n_nodes, problem.tails, problem.heads)[problem.terminals]
@@ -138,15 +139,15 @@ def decompose_with(
 
 @dataclass(frozen=True)
 class _Known:
-    """What the search for a scale goes by.
+    """Constraints of the search for a scale.
 
     Parameters
     ----------
     family : Family
     cuts : tuple of CutClass
-        Cuts that pieces violated, which bound the rate or the capacities' floors.
+        Cuts that subproblems violated, which bound the rate or the capacities' floors.
     guarded : tuple of CutClass
-        Cuts that only trimming made too small, which it is to spare.
+        Cuts that only balancing made too small, which it has to spare.
     """
 
     family: Family
@@ -218,7 +219,7 @@ def _choices(
 
 
 def optimum_of_cut(problem: Instance, tightest: CutClass) -> Optimum:
-    """What a cut bounds, as an optimum: to be proved by what is built."""
+    """The bound of a cut, as an optimum: to be proved by the construction."""
     outside = ~mask_of(problem.n_nodes, list(tightest.nodes))
     witness = BottleneckCut(tuple(np.flatnonzero(outside).tolist()))
     return Optimum(tightest.rate, int(problem.weights.sum()) * tightest.rate, witness)
@@ -248,7 +249,7 @@ def _build(
 
 
 def _superposed(problem: Instance, family: Family, best: Optimum) -> Decomposition | Unsupported:
-    """The optimum of boxes whose ranks, not borders, bind: layers with tight boxes, and a flat one."""
+    """The optimum of boxes limited by ranks, not boundaries: components with tight boxes, and a flat one."""
     split = split_layers(problem, family)
     if isinstance(split, Unsupported):
         return split
@@ -286,8 +287,8 @@ def without_partial_relays(
     Notes
     -----
     Source: docs/algorithms/decomposition.md, section 4. Only where relays are more than children. Those that
-    are left serve all children, and children that have lost links to different ones become alike. Whether
-    that is feasible is for the checks of pieces to say.
+    are left join all children, and children that have lost links to different ones become equivalent. Whether
+    that is feasible is decided by the checks of subproblems.
     """
     if family.n_sets == 1:
         return None
@@ -338,7 +339,7 @@ def with_hosts(problem: Instance, family: Family) -> Family:
     -----
     A relay is a rank's own if it is in no set, and joined to that rank, to other relays outside of all sets,
     and to nothing else. A relay that joins a rank to several planes is then inside, and the children of the
-    outermost piece are joined by planes alone.
+    outermost subproblem are joined by planes alone.
     """
     if family.n_sets == 1:
         return family

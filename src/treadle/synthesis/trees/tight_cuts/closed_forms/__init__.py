@@ -1,1 +1,1 @@
-"""Closed forms of the outermost piece, by the shape of its planes and relays."""
+"""Direct constructions of the outermost subproblem, by the shape of its planes and relays."""

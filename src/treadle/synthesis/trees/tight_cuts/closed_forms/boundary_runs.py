@@ -1,4 +1,4 @@
-"""Runs of capacity units at the borders of an outermost piece's children."""
+"""Runs of capacity units at the boundaries of an outermost subproblem's children."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from treadle.synthesis.trees.tight_cuts.subproblems import Cutting, LocalSubprob
 
 @dataclass(frozen=True)
 class BoundaryRuns:
-    """Runs of capacity units that leave (or enter) the children of a piece, any order.
+    """Runs of capacity units that leave (or enter) the children of a subproblem, in any order.
 
     Parameters
     ----------
     owner : array of int64, shape (c,)
-        Child of the piece.
+        Child of the subproblem.
     supplier : array of int64, shape (c,)
         Child of that child which supplies them (or which they lead to).
     inner_link : array of int64, shape (c,)
         That child's own link on the way.
     link : array of int64, shape (c,)
-        Local link of the piece.
+        Local link of the subproblem.
     offset, units : arrays of int64, shape (c,)
     plane : array of int64, shape (c,)
         Relay at the link's other end.
@@ -45,7 +45,7 @@ class BoundaryRuns:
 def boundary_runs(
     piece: LocalSubproblem, cutting: Cutting, solved: dict[int, Subproblem], *, leaving: bool
 ) -> BoundaryRuns:
-    """What leaves (enters) each child: of a rank its links whole, of a set its exits (entrances)."""
+    """Egress (ingress) of each child: a rank's entire links, a set's egress (ingress) units."""
     codes = cutting.children[: int(cutting.child_offset[1])]
     links = cutting.links[: int(cutting.link_offset[1])]
     near, far = (piece.tails, piece.heads) if leaving else (piece.heads, piece.tails)

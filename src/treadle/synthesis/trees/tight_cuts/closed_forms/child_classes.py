@@ -1,7 +1,7 @@
-"""Closed form of an outermost piece with several planes that have room to spare, its children of few classes.
+"""Direct construction of an outermost subproblem with spare planes, and children of few classes.
 
 Where failures left one rank far behind, all others need a small part of what their links can carry. So what
-children send each other comes first, the same for all that are alike, and capacities are lowered to that.
+children send each other comes first, the same for all equivalent ones, and capacities are reduced to that.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def spread_on_planes(
 def _balance(
     problem: Instance, child: Int32Array, lowered: Int64Array, whole: Int64Array
 ) -> Unsupported | None:
-    """Lower the inner links of relays at the border in place, or why that cannot be done: network cards that
+    """Reduce the inner links of relays at the boundary in place, or return why not: network cards that
     join one rank to one plane each way pass on just what crosses.
     """
     tails, heads = problem.tails, problem.heads
@@ -142,7 +142,7 @@ def _balance(
 def class_trees(
     piece: LocalSubproblem, cutting: Cutting, solved: dict[int, Subproblem], shares: ClassAllocation
 ) -> PlaneTrees:
-    """The trees of the outermost piece whose capacities are those of `spread_on_planes`.
+    """The trees of the outermost subproblem whose capacities are those of `spread_on_planes`.
 
     Parameters
     ----------

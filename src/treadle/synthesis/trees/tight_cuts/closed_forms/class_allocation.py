@@ -1,4 +1,4 @@
-"""What children of several planes send each other, where these have room to spare: by classes of children."""
+"""Amounts that children of several planes send each other, if these have spare capacity: by classes."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class ClassAllocation:
         return roots[root], targets[target]
 
     def group_units(self) -> Int64Array:
-        """As of `treadle.schedules.factored.PlaneTrees`: what a child of the smaller class has with all of
+        """As in `treadle.schedules.factored.PlaneTrees`: units of a child of the smaller class with all of
         the other; where others deliver, as if by the first plane.
         """
         counts = np.bincount(self.class_of)
@@ -134,7 +134,7 @@ def _served(out: Int64Array, into: Int64Array) -> BoolArray:
 
 
 def _meet(out: Int64Array, into: Int64Array, counts: Int64Array) -> BoolArray:
-    """Whether some plane leads from class to class, or there are no two children."""
+    """Whether some plane leads from class to class, or less than two children exist."""
     meet: BoolArray = np.asarray(_served(out, into).any(axis=2)) | (_others(counts) == 0)
     return meet
 
@@ -158,7 +158,7 @@ def _hub(units: Int64Array, counts: Int64Array, out: Int64Array, into: Int64Arra
 def _divided(
     sent: Int64Array, counts: Int64Array, out: Int64Array, into: Int64Array, block: int
 ) -> Int64Array | None:
-    """What classes send each other divided among planes; None if these cannot carry it."""
+    """Divide the classes' amounts among planes; None if these cannot carry it."""
     t, planes = out.shape
     others, served = _others(counts), _served(out, into)
     shares = np.zeros((t, t, planes), dtype=np.int64)

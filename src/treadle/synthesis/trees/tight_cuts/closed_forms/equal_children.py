@@ -1,4 +1,4 @@
-"""Closed forms of the outermost piece: equal children that send straight to each other."""
+"""Direct construction of the outermost subproblem: equal children that send directly to each other."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from treadle.unsupported import Unsupported
 def circulant_trees(
     piece: LocalSubproblem, cutting: Cutting, solved: dict[int, Subproblem], block: int
 ) -> CirculantTrees | Unsupported:
-    """The trees of the outermost piece if its children are equal and joined by relays alone, or why not.
+    """The trees of the outermost subproblem if its children are equal and joined by relays alone, or why not.
 
     Parameters
     ----------
     piece : LocalSubproblem
-        Kind of piece 0.
+        Class of subproblem 0.
     cutting : Cutting
-    solved : mapping of kind to Piece
+    solved : mapping of kind to Subproblem
         Of the children that are sets.
     block : int
         Divides the native unit trees of every rank.
@@ -77,9 +77,9 @@ def circulant_trees(
 def _near_first(
     runs: BoundaryRuns, cutting: Cutting, solved: dict[int, Subproblem], deliveries: int, block: int
 ) -> tuple[BoundaryRuns, int]:
-    """What leaves sets whose ranks do not all supply their own trees, in the order of `near_egress`.
+    """Egress of sets whose ranks do not all supply their own trees, in the order of `near_egress`.
 
-    `supplier` is the place in that order then, and blocks are as small as trees that differ ask for. The runs
+    `supplier` is the place in that order then, and blocks are as small as different trees require. The runs
     are those of `boundary_runs`, in its order.
     """
     codes = cutting.children[: int(cutting.child_offset[1])]

@@ -1,4 +1,4 @@
-"""Closed form of an outermost piece with several planes that serve all children in about the same shares."""
+"""Direct construction of an outermost subproblem with several planes of about equal proportions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from treadle.unsupported import Unsupported
 def relay_planes(
     piece: LocalSubproblem, cutting: Cutting, solved: dict[int, Subproblem], block: int
 ) -> RelayPlanes | Unsupported:
-    """The trees of the outermost piece, each on one plane, or why not.
+    """The trees of the outermost subproblem, each on one plane, or why not.
 
     Parameters
     ----------

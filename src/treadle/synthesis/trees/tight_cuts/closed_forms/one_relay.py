@@ -1,4 +1,5 @@
-"""Closed form of an outermost piece with one relay: children of any multiplicity, some helped by others."""
+"""Direct construction of an outermost subproblem with one relay: children of any multiplicity, some helped by
+others."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ _BEAT = 1024  # steps between looks at the clock
 def relay_trees(
     piece: LocalSubproblem, cutting: Cutting, solved: dict[int, Subproblem], block: int
 ) -> RelayTrees | Unsupported:
-    """The trees of the outermost piece if one relay joins its children, or why not.
+    """The trees of the outermost subproblem if one relay joins its children, or why not.
 
     Parameters
     ----------
@@ -33,7 +34,7 @@ def relay_trees(
     Notes
     -----
     Source: docs/algorithms/decomposition.md, theorem 13. A child gives away deliveries of those of its trees
-    whose roots lack exits, and exit units are ordered so that a tree leaves by its own rank, where it can.
+    whose roots lack egress, and egress units are ordered so that a tree leaves by its own rank, where it can.
     """
     n = piece.n_children
     if piece.has_outside or n < 2:
@@ -159,20 +160,20 @@ def _spread(lack: int, sizes: list[int], rooms: list[int], n: int) -> list[tuple
 
 
 def assign_relays(blocks: Int64Array, exits: Int64Array, given: list[list[tuple[int, int]]]) -> Int64Array:
-    """Children with spare exits for all deliveries that blocks give away.
+    """Children with spare egress for all deliveries that blocks give away.
 
     Parameters
     ----------
     blocks, exits : arrays of int64, shape (n,)
-        ``exits >= blocks``, and in all as many exits as deliveries, or more.
+        ``exits >= blocks``, and in total as much egress as deliveries, or more.
     given : list of lists of (block, deliveries)
-        At most n - 2 for a block, and nothing of children that have spare exits.
+        At most n - 2 for a block, and nothing of children that have spare egress.
 
     Notes
     -----
-    Source: docs/algorithms/decomposition.md, theorem 13. A relay whose spare exits do not suffice is joined
-    by the next one if the root can send to both, or if it has no tree; otherwise it takes all, and one of its
-    own trees gives away what it lacks then.
+    Source: docs/algorithms/decomposition.md, theorem 13. A relay whose spare egress does not suffice is
+    joined by the next one if the root can send to both, or if it has no tree; otherwise it takes all, and one
+    of its own trees gives away what it lacks then.
     """
     n = len(blocks)
     spare = exits - blocks * (n - 1)

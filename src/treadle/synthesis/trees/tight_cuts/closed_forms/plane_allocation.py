@@ -1,4 +1,4 @@
-"""How children divide the trees that they send each other among planes, by groups of equal children."""
+"""Division of the children's trees among planes, by groups of equal children."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class PlaneAllocation:
 
 @dataclass(frozen=True)
 class Changes:
-    """What children send to others more (or less) than their own trees; pairs rise, and come once each."""
+    """Excess of the children's sends over their own trees; pairs ascend, each once."""
 
     root: Int64Array
     child: Int64Array
@@ -65,7 +65,7 @@ def plane_allocation(
     native : array of int64, shape (n,)
         Trees of each child.
     changes : Changes, optional
-        Pairs that do not have just the trees of their root; these are listed.
+        Pairs that do not have exactly the trees of their root; these are listed.
 
     Raises
     ------
@@ -99,7 +99,7 @@ def plane_allocation(
 
 
 class _AlikeChildren:
-    """Children by groups that are alike."""
+    """Children by equivalence class."""
 
     def __init__(
         self, group: Int32Array, out: Int64Array, into: Int64Array, native: Int64Array, changes: Changes
@@ -115,15 +115,15 @@ class _AlikeChildren:
         """Children of each group to which one of each group sends, (sender, receiver)."""
         self.senders = self.sizes[:, None] - same
         self.others = np.maximum(self.sizes, self.sizes[:, None]) - same
-        """Those in the wide group with which one of the narrow group shares units, see `EvenAllocation`."""
+        """Members of the wide group with which one of the narrow group shares units, see `EvenAllocation`."""
         more = sums_of((self.n, self.n), (group[changes.root], group[changes.child]), changes.units)
         pairs = np.maximum(self.sizes[:, None] * self.receivers, 1)
         self.sent = np.maximum(self.native[:, None] + more / pairs, 0) * (self.receivers > 0)
-        """What one child sends to another, on average."""
+        """Average amount that one child sends to another."""
 
 
 def _fitted(parts: _AlikeChildren) -> Floats:
-    """Shares n_s of pairs of groups with the sums asked for, as far as they converge, shape (n, n, planes).
+    """Allocations n_s of pairs of groups with the given sums, as far as they converge, shape (n, n, planes).
 
     Iterative proportional fitting in three directions: of all shares with these sums they are the most even.
     """
@@ -218,7 +218,7 @@ def _changed(parts: _AlikeChildren, fitted: Floats, even: EvenAllocation) -> Int
 
 
 def _settled(parts: _AlikeChildren, even: EvenAllocation, units: Int64Array) -> PlaneAllocation | None:
-    """Shares with the sums asked for, near to these; None if none are found."""
+    """Allocations with the given sums, near to these; None if none are found."""
     changes, planes = parts.changes, units.shape[1]
     more = units - even.allocation(changes.root, changes.child).T
     out, into = parts.out - even.left, parts.into - even.entered[-1]

@@ -1,4 +1,5 @@
-"""Deliveries that children with too few exits leave to those with spare ones: few, and spread evenly."""
+"""Deliveries that children with too little egress leave to those with spare egress: few, and spread
+evenly."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ class Deliveries:
 
 
 def deliveries(blocks: Int64Array, exits: Int64Array, meets: Meetings) -> Deliveries | Unsupported:
-    """Who delivers what roots cannot, so that every child makes as many deliveries as it has exits.
+    """Assign the deliveries that roots cannot make, so that every child makes as many as its egress.
 
     Parameters
     ----------
@@ -44,7 +45,7 @@ def deliveries(blocks: Int64Array, exits: Int64Array, meets: Meetings) -> Delive
     Notes
     -----
     Source: docs/algorithms/decomposition.md, section 6. Where no plane leads from a root to a child, another
-    one that meets both delivers. Then a child that lacks exits gives away deliveries of all its blocks in
+    one that meets both delivers. Then a child that lacks egress gives away deliveries of all its blocks in
     turn, to children in turn that do not help; helpers take turns at each of these, by what each has to
     spare. So everyone is sent to by every helper about equally much.
     """

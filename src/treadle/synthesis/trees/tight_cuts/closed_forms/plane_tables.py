@@ -74,8 +74,8 @@ def _without_later_plane(out: BoolArray, into: BoolArray) -> tuple[Int64Array, I
 def _fill(
     table: Table, out: Int64Array, into: Int64Array, room: Table, last: tuple[Int64Array, Int64Array]
 ) -> bool | None:
-    """Change a table, nowhere above `room`, so that it has these row and column sums, and all the room of the
-    pairs whose last plane this is; False if it cannot be, None if that takes too long.
+    """Change a table, nowhere above `room`, so that it has these row and column sums, and all the capacity of
+    the pairs whose last plane this is; False if it cannot be, None if that takes too long.
     """
     fixed = room[last]
     out, into = out.copy(), into.copy()

@@ -1,4 +1,4 @@
-"""An outermost piece of unequal children behind several relays: a table of trees of two hops."""
+"""An outermost subproblem of unequal children behind several relays: a table of trees of two hops."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ROUNDS = 200
 _NEAR = 1e-9
 
 MOST_CELLS = 2**24
-"""Trees times children, in bundles, that are written out."""
+"""Trees with multiplicity times children that are written out."""
 
 MOST_UNEVEN_CELLS = 2**19
 """The same of children with different numbers of trees: 256 boxes, one with 37 times as many, take 5 s."""
@@ -34,7 +34,7 @@ _LEAST_WORK = 10**7
 
 @dataclass(frozen=True)
 class _Border:
-    """Runs of units that leave or enter children, all sizes in bundles, with the relays numbered from 0."""
+    """Runs of units that leave or enter children, all sizes in multiples, with the relays numbered from 0."""
 
     runs: BoundaryRuns
     sums: Int64Array  # by child and relay
@@ -43,7 +43,7 @@ class _Border:
 def relayed_stars(
     piece: LocalSubproblem, cutting: Cutting, solved: dict[int, Subproblem], block: int
 ) -> TableTrees | Unsupported:
-    """The trees of the outermost piece, at most two hops each, or why there are none.
+    """The trees of the outermost subproblem, at most two hops each, or why not.
 
     Parameters
     ----------
@@ -216,7 +216,7 @@ def fitted_table(out: Int64Array, into: Int64Array) -> Int64Array | None:
     -----
     Source: docs/algorithms/decomposition.md, section 6. Iterative proportional fitting, without the
     diagonal; what the floors leave goes row by row to the columns that lack most (Gale and Ryser), and
-    alternating paths mend what the diagonal spoils.
+    alternating paths repair the diagonal.
     """
     n = len(out)
     wanted = _proportional(out, into)

@@ -1,4 +1,5 @@
-"""The simplest piece: one relay joins all children, which can send their trees straight to most others."""
+"""The simplest subproblem: one relay joins all children, which can send their trees directly to most
+others."""
 
 from __future__ import annotations
 
@@ -13,19 +14,20 @@ from treadle.synthesis.trees.tight_cuts.subproblems import LocalSubproblem
 
 
 def star_trees(piece: LocalSubproblem) -> tuple[LogicalGraph, Packing] | None:
-    """Arcs and trees of a piece in which children may send their unit trees straight to others; else None.
+    """Arcs and trees of a subproblem in which children may send their unit trees directly to others; else
+    None.
 
     Parameters
     ----------
     piece : LocalSubproblem
-        Condition C must hold.
+        The cut condition must hold.
 
     Notes
     -----
     With r'(y) = native and entering units at child y, n children and R' = sum of r', the links of y to and
     from the relay need r'(y) (n - 1) and R' - r'(y) units. Nothing has to be split then: an arc y -> x
-    through the relay has r'(y) units, and what crosses the border does so on the children's own links, or on
-    those of the relay (`_shared_border`). A child that lacks units leaves a delivery of some trees to
+    through the relay has r'(y) units, and what crosses the boundary does so on the children's own links, or
+    on those of the relay (`_shared_border`). A child that lacks units leaves a delivery of some trees to
     children that have units to spare (`_helpers`).
     """
     n = piece.n_children

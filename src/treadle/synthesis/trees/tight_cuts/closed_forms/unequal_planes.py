@@ -1,4 +1,4 @@
-"""Closed form of an outermost piece with several planes that serve its children unequally.
+"""Direct construction of an outermost subproblem with several planes of unequal bandwidth to its children.
 
 Most children have equally many trees; others are few, such as ranks that failures cut off from their boxes.
 """
@@ -30,7 +30,7 @@ _MOST_UNUSUAL = 4  # at most every fourth child has another number of trees than
 def plane_trees(
     piece: LocalSubproblem, cutting: Cutting, solved: dict[int, Subproblem], block: int
 ) -> PlaneTrees | Unsupported:
-    """The trees of the outermost piece if most children have equally many and send straight, or why not.
+    """The trees of the outermost subproblem if most children have equally many and send directly, or why not.
 
     Parameters
     ----------

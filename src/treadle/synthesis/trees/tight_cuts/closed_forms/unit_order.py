@@ -1,4 +1,5 @@
-"""Exit and entry units of an outermost piece's children, in the order in which trees by formula use them."""
+"""Egress and ingress units of an outermost subproblem's children, in the order in which trees by formula use
+them."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Which sets of nodes are likely to be tight."""
+"""Detection of node sets that are likely to be tight."""

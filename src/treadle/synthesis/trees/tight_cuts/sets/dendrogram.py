@@ -47,7 +47,7 @@ class Dendrogram:
 
     @cached_property
     def start(self) -> Int64Array:
-        """Where each set begins in an order of the nodes in which all sets are intervals, shape (2n - 1,)."""
+        """Start of each set in an order of the nodes in which all sets are intervals, shape (2n - 1,)."""
         n, size = self.n_nodes, self.size.tolist()
         start = [0] * (2 * n - 1)
         left, right = self.left.tolist(), self.right.tolist()

@@ -1,8 +1,8 @@
-"""Which sets of nodes are likely to be tight: boxes, leaves, pods, found bottom-up on the quotient fabric.
+"""Node sets that are likely to be tight: boxes, leaves, pods, found bottom-up on the quotient fabric.
 
-A guess: a set is used only if it can be made tight and all pieces satisfy condition C, so a wrong one costs
-time, never the optimum (Corollary 6). Source: docs/algorithms/decomposition.md, section 7, "By bandwidths and
-neighbours".
+A guess: a set is used only if it can be made tight and all subproblems satisfy the cut condition, so a wrong
+one costs time, never the optimum (Corollary 6). Source: docs/algorithms/decomposition.md, section 7, "By
+bandwidths and neighbours".
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def _equal_neighbours(quotient: Quotient) -> Int32Array:
 
 
 def _with_strays(quotient: Quotient, label: Int32Array) -> Int32Array:
-    """Groups of points, with points that lost links to some of a group's switches and serve no other ones.
+    """Groups of points, with points that lost links to some of a group's switches and join no other ones.
 
     Most of all points at each switch of such a point are of one larger group.
     """
@@ -113,7 +113,7 @@ def _with_strays(quotient: Quotient, label: Int32Array) -> Int32Array:
 def _cleaned(quotient: Quotient, labels: Int32Array, *, reject_shared: bool) -> Int32Array | None:
     """Sets of two or more points (not all of them), numbered from 0, with their small private switches.
 
-    With `reject_shared`, a set is dropped if one of its switches serves points outside.
+    With `reject_shared`, a set is dropped if one of its switches joins points outside.
     """
     n = quotient.n_nodes
     points = np.bincount(labels[quotient.is_point], minlength=n)

@@ -1,6 +1,6 @@
 """Sets that few links join to the rest, where links are equal: found by how a random signal spreads.
 
-Signals averaged over neighbours even out within a set long before they do across its border, if few links
+Signals averaged over neighbours even out within a set long before they do across its boundary, if few links
 lead out of it. The sets of a single-linkage dendrogram of what is left of the differences are candidates.
 Source: docs/algorithms/decomposition.md, section 7, "By spreading", with the measured thresholds.
 """
@@ -25,10 +25,10 @@ _MOST_SPREADING = 2**21
 
 _MOST_PAIRS = 2**19
 _LEAST_NEED = 0.5
-"""Of what a single point's weight outside per bandwidth that enters is at most."""
+"""Fraction of the largest ratio of outside weight to ingress of a single point."""
 
 _FIRMNESS = 1.25
-"""What splits a cluster in two must exceed its border by this factor."""
+"""Factor by which a cluster's internal cut must exceed its boundary."""
 
 _EXACT = 1 + 1e-9
 
@@ -43,16 +43,16 @@ def clusters(quotient: Quotient) -> Int32Array | None:
     Returns
     -------
     array of int32, shape (q,), or None
-        A set's number for each quotient node, -1 outside of all sets; None if there is no set.
+        A set's number for each quotient node, -1 outside of all sets; None without any set.
 
     Notes
     -----
     Random signals are averaged over neighbours a few times. Where few links lead out of a set the signals are
-    nearly equal within it and differ across its border, so sets are those of the single-linkage dendrogram of
-    their differences. A set is taken if (1) its need (W - w(X)) / b-(X) comes near that of single points;
-    (2) what splits it in two carries more than its border; (3) its border can be lowered until it is tight,
-    as far as the ranks at its border can spare it. Of nested ones the neediest is taken, but not in place of
-    several. Nothing is found in tori, hypercubes and random graphs: (2) fails there, and (3).
+    nearly equal within it and differ across its boundary, so sets are those of the single-linkage dendrogram
+    of their differences. A set is taken if (1) its need (W - w(X)) / b-(X) comes near that of single points;
+    (2) what splits it in two carries more than its boundary; (3) its boundary can be reduced until it is
+    tight, as far as the ranks at its boundary can spare it. Of nested ones the neediest is taken, but not in
+    place of several. Nothing is found in tori, hypercubes and random graphs: (2) fails there, and (3).
 
     All of it takes time proportional to the number of joined pairs, but for sorting.
     """
@@ -118,7 +118,7 @@ def _apart(signals: NDArray[np.float64], quotient: Quotient) -> NDArray[np.float
 
 @dataclass(frozen=True, eq=False)
 class _Borders:
-    """The sets of a dendrogram with their borders."""
+    """The sets of a dendrogram with their boundaries."""
 
     quotient: Quotient
     tree: Dendrogram
@@ -172,7 +172,7 @@ class _Borders:
         return score, renumbered[labels].astype(np.int32)
 
     def _chosen(self) -> list[int]:
-        """Of nested clusters the neediest, but not one in place of several."""
+        """Choose the neediest of nested clusters, but not one instead of several."""
         n = self.tree.n_nodes
         need: list[float] = self.need.tolist()
         points = self.tree.sums(self.quotient.is_point.astype(np.int64), np.zeros(n - 1, dtype=np.int64))
@@ -186,7 +186,8 @@ class _Borders:
         return below[-1]
 
     def _is_firm(self, name: int) -> bool:
-        """More than the border joins each part of a quarter to three quarters of the nodes to the others."""
+        """Whether more than the boundary joins each part of a quarter to three quarters of the nodes to the
+        others."""
         n, crossing, size = self.tree.n_nodes, self.crossing, self._sizes
         least = _FIRMNESS * crossing[name]
         leaving: list[float] | None = None
@@ -223,7 +224,7 @@ class _Borders:
         return list(zip(self.tree.left.tolist(), self.tree.right.tolist(), strict=True))
 
     def _leaving(self, name: int) -> list[float]:
-        """Bandwidth across a set's border at its nodes up to each place of its interval, from 0 on."""
+        """Bandwidth across a set's boundary at its nodes up to each position of its interval, from 0 on."""
         one, other = self.quotient.neighbours
         place = self.tree.start[: self.tree.n_nodes] - self._starts[name]
         size = self._sizes[name]
@@ -235,7 +236,8 @@ class _Borders:
 
 
 def _can_be_tight(quotient: Quotient, labels: Int32Array, count: int) -> BoolArray:
-    """Which sets' borders can be lowered to what they need, by what the points at the border can spare."""
+    """Sets whose boundaries can be reduced to what they need, by what the points at the boundary can
+    spare."""
     total = int(quotient.weight.sum())
     inside = labels >= 0
     weight = np.zeros(count, dtype=np.int64)

@@ -54,7 +54,7 @@ class Quotient:
 
     @cached_property
     def _pairs(self) -> tuple[Int64Array, Int64Array, Int64Array]:
-        """Joined pairs of nodes, both ways round, and the bandwidth of both directions together; by node."""
+        """Joined pairs of nodes, in both orders, and the bandwidth of both directions together; by node."""
         low, high = np.minimum(self.tails, self.heads), np.maximum(self.tails, self.heads)
         pair = low.astype(np.int64) * self.n_nodes + high
         order = np.argsort(pair, kind="stable")
@@ -68,7 +68,7 @@ class Quotient:
 
     @property
     def neighbours(self) -> tuple[Int64Array, Int64Array]:
-        """Each joined pair of nodes, both ways round; the first ones rise."""
+        """Each joined pair of nodes, in both orders, ascending by the first."""
         return self._pairs[:2]
 
     @property
