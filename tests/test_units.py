@@ -165,7 +165,7 @@ def test_refusals_in_full(parse: Callable[[str], int]) -> None:
     assert said("x") == f"{what} 'x': expected a number with a unit, such as {example}"
     assert said("7") == f"{what} '7' has no unit; write for instance {example}"
     assert said("7 q") == f"{what} '7 q': unknown unit 'q'; write for instance {example}"
-    assert said(f"0.5{unit}") == f"{what} '0.5{unit}': expected an integer of {base}"
+    assert said(f"0.5{unit}") == f"{what} '0.5{unit}': expected an integer number of {base}"
     text = f"{2**63}{unit}"
     assert said(text) == f"{what} {text!r} is too large; expected less than 2**63 {base}"
     assert parse(f"{2**63 - 1}{unit}") == 2**63 - 1

@@ -48,7 +48,7 @@ def test_lower_refuses_it_before_the_text_is_made(tmp_path: Path, capsys: pytest
     plan = str(tmp_path / "ring.plan")
     assert main(["solve", "ring:4", "allgather", "-q", "-o", plan]) == 0
     assert main(["lower", plan, "--to", "msccl-xml", "-o", str(tmp_path / "gone" / "x.xml")]) == 2
-    assert f"folder {tmp_path / 'gone'}; make it first" in capsys.readouterr().err
+    assert f"folder {tmp_path / 'gone'} does not exist; create it first" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("verb", "row"), [(verb, row) for verb, row in OPTIONS if row.writes])
@@ -67,4 +67,4 @@ def test_no_work_is_done_for_a_file_without_a_folder(
     place = tmp_path / "gone" / "x"
     assert main([*words, *needed, row.flag, str(place)]) == 2
     error = capsys.readouterr().err
-    assert error == f"treadle: {place}: folder {place.parent}; make it first\n"
+    assert error == f"treadle: {place}: folder {place.parent} does not exist; create it first\n"

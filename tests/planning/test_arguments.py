@@ -236,7 +236,7 @@ def test_a_schedule_of_others_is_verified_as_the_command_does(text: Path) -> Non
     text.write_text(text.read_text().replace('type="s"', 'type="nop"', 1))
     broken = treadle.verify(text)
     assert not broken.is_ok
-    with pytest.raises(TreadleError, match="root and profile are for texts"):
+    with pytest.raises(TreadleError, match="root and profile are only for runtime files"):
         treadle.verify(PLAN, root=1)  # type: ignore[call-overload]
 
 
@@ -247,7 +247,7 @@ def test_a_schedule_of_others_is_simulated_on_the_fabric_that_is_named(text: Pat
     assert float(theirs.rows[1].time) == pytest.approx(float(ours.rows[1].time), rel=0.01)
     with pytest.raises(FormatError, match="a third-party schedule does not name its fabric; give topology="):
         treadle.simulate(text, "1M")
-    with pytest.raises(FormatError, match="topology: names the fabric of a schedule of others"):
+    with pytest.raises(FormatError, match="topology: only for a third-party schedule"):
         treadle.simulate(PLAN, "1M", topology="ring:4")
     with pytest.raises(TreadleError, match="the file has 4 ranks"):
         treadle.simulate(text, "1M", topology="ring:5")
@@ -256,7 +256,7 @@ def test_a_schedule_of_others_is_simulated_on_the_fabric_that_is_named(text: Pat
 
 def test_where_a_plan_is_needed_a_schedule_of_others_is_called_one(text: Path) -> None:
     for call in (treadle.lower, treadle.repair, lambda plan: treadle.run(plan, "1K")):
-        with pytest.raises(FormatError, match=r"text for a runtime \(msccl-xml\), not a plan"):
+        with pytest.raises(FormatError, match=r"runtime file \(msccl-xml\), not a plan"):
             call(text)
 
 
@@ -386,7 +386,7 @@ def test_bandwidths_and_latencies_have_units_in_python_too() -> None:
     assert boxes == treadle.topologies.dgx_a100(2, nic_bandwidth=50 * 10**9)
     faster = treadle.topologies.with_links(ring(4), bandwidth="8Gbit/s", latency="1ns")  # type: ignore[arg-type]
     assert set(faster.bandwidths.tolist()) == {10**9}
-    said = "ring: bandwidth: expected a text such as 25GB/s, or an integer of bytes/s, found "
+    said = "ring: bandwidth: expected a text such as 25GB/s, or an integer number of bytes/s, found "
     for wrong in ([], None, 1.5, float("inf"), float("nan"), True):
         with pytest.raises(TreadleError, match=said):
             treadle.topologies.ring(4, bandwidth=wrong)  # type: ignore[arg-type]
@@ -402,7 +402,7 @@ def test_a_builder_takes_units() -> None:
     builder.link("a", "b", "8Gbit/s")
     assert builder.build().bandwidths.tolist() == [25 * 10**9, 25 * 10**9, 10**9]
     for call in (builder.link, builder.duplex):
-        with pytest.raises(TopologyError, match=r"a whole number of bytes/s, found 1\.5"):
+        with pytest.raises(TopologyError, match=r"an integer number of bytes/s, found 1\.5"):
             call("a", "b", 1.5)
 
 
@@ -436,6 +436,6 @@ def test_what_is_no_whole_number_of_bytes_per_second_is_refused() -> None:
             treadle.from_networkx(graph, bandwidth=wrong)
     graph.edges[0, 1]["bandwidth"] = 12.5  # meant as GB/s, no doubt
     with pytest.raises(
-        TopologyError, match=r"expected an integer of bytes/s, or a text .* such as 12\.5GB/s"
+        TopologyError, match=r"expected an integer number of bytes/s, or a string .* such as 12\.5GB/s"
     ):
         treadle.from_networkx(graph)

@@ -34,7 +34,7 @@ def test_size(text: str, size: int) -> None:
 def test_sizes_at_their_limits() -> None:
     assert parse_size("1024TB") == parse_size(f"{2**50}B") == 2**50
     assert parse_size(f"{'0' * 16}12.5K") == 12800
-    number = r"expected an integer of bytes up to 1024TB"
+    number = r"expected an integer number of bytes up to 1024TB"
     unit = r"expected a size with a unit, such as 512B, 1K or 64MB, found"
     for text, message in (
         (f"{2**50 + 1}B", f"size '{2**50 + 1}B': {number}"),

@@ -268,12 +268,12 @@ def test_storage_is_used_again_where_it_is_large_enough() -> None:
 )
 def test_sizes_at_their_limits(text: str, size: int | None) -> None:
     if size is None:
-        with pytest.raises(FormatError, match="expected an integer of bytes up to 1024TB"):
+        with pytest.raises(FormatError, match="expected an integer number of bytes up to 1024TB"):
             parse_size(text)
     else:
         assert parse_size(text) == size
     for other in ("1024.001T", "1025T"):
-        with pytest.raises(FormatError, match=f"size '{other}': expected an integer of bytes up to"):
+        with pytest.raises(FormatError, match=f"size '{other}': expected an integer number of bytes up to"):
             parse_size(other)
     with pytest.raises(FormatError, match="expected a size with a unit, such as 512B"):
         parse_size("000000000000000000001B")

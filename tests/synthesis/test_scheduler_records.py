@@ -94,7 +94,7 @@ def test_options_are_taken_by_keyword() -> None:
     Scheduler("taker", ScheduleForm.TREES, kinds, taker, options=("trees", "exact"))
     Scheduler("idle", ScheduleForm.TREES, kinds, idle, options=("trees",))
     message = (
-        "scheduler p: heeds 'trees', so its function must accept it: (topology, collective, *, trees=...)"
+        "scheduler p: supports 'trees', so its function must accept it: (topology, collective, *, trees=...)"
     )
     with pytest.raises(FormatError, match=f"^{re.escape(message)}$"):
         Scheduler("p", ScheduleForm.TREES, kinds, positional, options=("trees",))

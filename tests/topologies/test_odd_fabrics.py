@@ -210,11 +210,11 @@ def test_quantities_with_their_units() -> None:
     assert bandwidth_of(np.float64(25e9), "x") == 25 * 10**9
     with pytest.raises(TopologyError) as refused:
         typed(1, latency=2.5)
-    words = "expected a text such as 5us, or an integer of nanoseconds, found 2.5 of type float"
+    words = "expected a text such as 5us, or an integer number of nanoseconds, found 2.5 of type float"
     assert str(refused.value) == f"made: latency: {words}"
     for wrong in (True, None, 2.5):
         with pytest.raises(
-            TopologyError, match="x: expected a text such as 25GB/s, or an integer of bytes/s"
+            TopologyError, match="x: expected a text such as 25GB/s, or an integer number of bytes/s"
         ):
             bandwidth_of(wrong, "x")
     assert [takes_quantities(one) for one in (made, len, 3, lambda bandwidths: 0, lambda bandwidth: 0)] == [

@@ -83,7 +83,7 @@ def _refuse_what_is_no_plan(value: str | Path) -> None:
     shown = str(value)[:80]
     if name := report_name(Path(value)):
         raise FormatError(
-            f"this is a text for a runtime ({name}), not a plan; treadle.verify judges it, and with a "
+            f"is a runtime file ({name}), not a plan; treadle.verify judges it, and with a "
             f"fabric simulate and compare take it",
             source=shown,
         )

@@ -76,5 +76,7 @@ def _quantity(place: str, name: str, value: object) -> int:
         return int(value)
     if isinstance(value, float | np.floating) and float(value).is_integer():  # 25e9 is meant as 25 * 10**9
         return int(value)
-    words = "5us, or an integer of nanoseconds" if is_time else "25GB/s, or an integer of bytes/s"
+    words = (
+        "5us, or an integer number of nanoseconds" if is_time else "25GB/s, or an integer number of bytes/s"
+    )
     raise TopologyError(str(unexpected(place, f"a text such as {words}", value)))

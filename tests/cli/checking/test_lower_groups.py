@@ -128,7 +128,7 @@ def test_what_cannot_be_is_one_line(
 
 
 def test_python_asks_for_the_group(plan: Path) -> None:
-    with pytest.raises(ScheduleError, match="the plan is of 2 groups at once, and a text is for one"):
+    with pytest.raises(ScheduleError, match="the plan has 2 concurrent groups, and a runtime file has one"):
         planning.lower(plan)
     with pytest.raises(ScheduleError, match="1 paths, expected one for each of 2 groups"):
         planning.lower_groups(plan, paths=["x"])

@@ -245,7 +245,7 @@ def test_several_fabrics_are_set_side_by_side(capsys: pytest.CaptureFixture[str]
         (["tiny.json", *ASKED, "--gap", "2"], "gap 2.0: expected a share"),
         (["tiny.json", *ASKED, "--pin", "wq"], "expected TENSOR=STATE"),
         (["tiny.json", *ASKED, "--pin", "wqq=k:0"], "no tensor 'wqq'"),
-        (["tiny.json", *ASKED, "--pin", "wq=x:0"], "expected LETTER:AXIS"),
+        (["tiny.json", *ASKED, "--pin", "wq=x:0"], "expected DIM:AXIS"),
         (["tiny.json", *ASKED, "--pin", "wq=k:7"], "no axis '7'"),
         (["tiny.json", *ASKED, "--pin", "wq=d:0", "--pin", "wq=k:0"], "stands twice"),
         (["tiny.json", *ASKED, "--export", "plan.txt"], "ends with .py"),

@@ -155,7 +155,7 @@ def test_simulate_takes_a_text_with_its_fabric(ring_file: Path, capsys: pytest.C
     assert "alpha_beta_s" not in values["rows"][0]
     assert values["rows"][0]["efficiency"] == pytest.approx(0.5, rel=1e-3)
     assert main(["simulate", str(ring_file), "--size", "64M"]) == 2
-    assert "expected --topology TOPOLOGY" in capsys.readouterr().err
+    assert "give --topology TOPOLOGY" in capsys.readouterr().err
     assert main(["simulate", "ring:4", "allgather", "--topology", "ring:4"]) == 2
     assert main(["simulate", str(ring_file), "--topology", "ring:5", "--size", "64M"]) == 2
     assert "the file has 4 ranks" in capsys.readouterr().err
@@ -213,4 +213,4 @@ def test_many_sizes_are_told_in_tables_of_a_terminals_width(
     assert main([*sized, "--picture", "times.bmp"]) == 2
     assert capsys.readouterr().out == "", "refused before any work"
     assert main([*sized[:3], "--picture", str(picture)]) == 2
-    assert "expected --size A..B beside it" in capsys.readouterr().err
+    assert "add --size A..B" in capsys.readouterr().err

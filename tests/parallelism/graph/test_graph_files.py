@@ -99,7 +99,7 @@ def edited(*keys: Any, value: object) -> Any:
         (edited("nodes", 1, "operands", 0, 0, value=[1, 0]), "not there yet"),
         (edited("nodes", 1, "operands", 0, 0, value=[0, 1]), "not there yet"),
         (edited("nodes", 1, "operands", 0, 1, value=[[[0, 5]], [[0, 1]]]), "has not"),
-        (edited("nodes", 1, "results", 0, 1, value=[[[0, 0]]]), "different atoms"),
+        (edited("nodes", 1, "results", 0, 1, value=[[[0, 0]]]), "different base dimensions"),
         (edited("nodes", 0, "results", 0, value=[[[[7, 0]]], [[[7, 0]]], 4]), "not listed"),
         (edited("nodes", 2, "kind", value="REDUCTION"), "expected one OUTPUT"),
         (edited("gradients", value=[[[0, 0], [9, 0]]]), "compute graph: a tensor that is not there"),

@@ -111,7 +111,7 @@ def test_parts_that_do_not_fit_are_refused() -> None:
 
 
 def test_a_part_says_what_enters_and_leaves() -> None:
-    with pytest.raises(TreadleError, match="w is no input with a gradient"):
+    with pytest.raises(TreadleError, match="w is not an input with a gradient"):
         ModelPart("a", scaled(), 1, TensorRef(1), None)
     with pytest.raises(TreadleError, match="dx is not an output with a tangent"):
         ModelPart("a", scaled(), 1, None, TensorRef(4))

@@ -51,9 +51,9 @@ def test_amounts_as_typed() -> None:
     assert parse_amounts(" 2.5% , 07,100%", "x") == (Fraction(1, 40), 7, Fraction(1))
     assert parse_amounts("1" * 12, "x") == (111_111_111_111,)
     for text, said in (
-        ("1" * 13, f"x: found '{'1' * 13}', expected a number, or a share as in 5%"),
-        ("2.5", "x: found '2.5', expected an integer, or a share as in 5%"),
-        ("a" * 50, f"x: found '{'a' * 40}', expected a number, or a share as in 5%"),
+        ("1" * 13, f"x: found '{'1' * 13}', expected a number, or a percentage such as 5%"),
+        ("2.5", "x: found '2.5', expected an integer, or a percentage such as 5%"),
+        ("a" * 50, f"x: found '{'a' * 40}', expected a number, or a percentage such as 5%"),
     ):
         with pytest.raises(FormatError) as caught:
             parse_amounts(text, "x")

@@ -124,8 +124,8 @@ def test_boxes_as_typed(text: str, box: OpticalBox) -> None:
         ("1", "--ocs '1': expected 2 to 10**6 ports"),
         ("1000001", "--ocs '1000001': expected 2 to 10**6 ports"),
         ("2.5", "--ocs '2.5': expected 2 to 10**6 ports"),
-        ("4,5,0", "--ocs '4,5,0': expected an integer of boxes"),
-        ("4,5,1.5", "--ocs '4,5,1.5': expected an integer of boxes"),
+        ("4,5,0", "--ocs '4,5,0': expected an integer number of boxes"),
+        ("4,5,1.5", "--ocs '4,5,1.5': expected an integer number of boxes"),
         ("4,5,6,7", "--ocs '4,5,6,7': expected PORTS, PORTS,PRICE or PORTS,PRICE,COUNT, as in 384,520"),
         (
             "4,1234567890123",

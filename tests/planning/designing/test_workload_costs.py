@@ -155,8 +155,8 @@ def test_limits_of_a_size() -> None:
         (
             9,
             3,
-            "design: 9 nodes of degree 3 have 27 ports, an odd number, and in opposite pairs take two "
-            "at a time, so no such fabric is possible; drop --bidirectional or make one of the numbers even",
+            "design: 9 nodes of degree 3 have 27 ports, an odd number, and bidirectional links use two "
+            "each, so no such fabric is possible; drop --bidirectional or make one of the numbers even",
         ),
         (
             4,

@@ -219,5 +219,5 @@ def test_what_fails_in_a_module_is_one_line(folder: Path, name: str, words: str)
 
 
 def test_a_module_takes_no_tokens(folder: Path) -> None:
-    with pytest.raises(FormatError, match="tokens 1K: the arguments of a module tell it"):
+    with pytest.raises(FormatError, match="tokens 1K: given by the module"):
         capture(f"{folder}/modules.py:make", tokens="1K")

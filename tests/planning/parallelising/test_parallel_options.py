@@ -135,7 +135,7 @@ def test_pins_are_read_at_their_first_sign() -> None:
 
 @pytest.mark.parametrize("text", ["wq", "=whole", "wq=", " = "])
 def test_pins_need_a_tensor_and_a_state(text: str) -> None:
-    with pytest.raises(FormatError, match=f"^--pin {text!r}: expected TENSOR=STATE, as wq=k:1/h:0"):
+    with pytest.raises(FormatError, match=f"^--pin {text!r}: expected TENSOR=STATE, e.g. wq=k:1/h:0"):
         read_constraints([text])
 
 

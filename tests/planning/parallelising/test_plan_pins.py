@@ -147,7 +147,7 @@ def test_layers_are_cut_into_stages(free: PlanSearch, posed: MeshProblem) -> Non
     assert found.claim is None
     many = Mesh((5, 2, 3), (STAGES, "a", "b"))
     with pytest.raises(
-        InfeasibleError, match=r"^small: 5 pieces \(pp x interleave\) of 4 layers; use fewer$"
+        InfeasibleError, match=r"^small: 5 virtual stages \(pp x interleave\) for 4 layers; use fewer$"
     ):
         staged(plans, plan, many, COSTS, PipelineForm(5, 5))
     block = (*plan.parts["block"], *posed.problem.decode(posed.named["FSDP"]).parts["block"])

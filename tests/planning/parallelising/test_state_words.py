@@ -27,11 +27,11 @@ def test_what_is_spelled_is_read_again(axes: list[str], places: list[int]) -> No
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("k:dp", "expected LETTER:AXIS"),
-        ("b", "expected LETTER:AXIS"),
+        ("k:dp", "expected DIM:AXIS"),
+        ("b", "expected DIM:AXIS"),
         ("b:pp", "no axis 'pp'"),
-        ("b:dp/b:tp", "letter b stands twice"),
-        ("b:dp/s:dp", "an axis cuts two letters"),
+        ("b:dp/b:tp", "dimension b appears twice"),
+        ("b:dp/s:dp", "an axis shards two dimensions"),
     ],
 )
 def test_other_texts_are_refused(text: str, message: str) -> None:

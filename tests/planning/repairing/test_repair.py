@@ -235,7 +235,7 @@ def test_false_claims_and_foreign_plans_are_refused() -> None:
         ({"asked_form": 3}, "expected a word"),
         ({"asked_form": "origami"}, "unknown form"),
         ({"asked_alpha_s": "x"}, "expected a number"),
-        ({"asked_mercy": 1}, "no option of solve"),
+        ({"asked_mercy": 1}, "not an option of solve"),
     ):
         with pytest.raises(FormatError, match=words):
             repair(dataclasses.replace(old, provenance=entries), links=["box0.gpu0--ib0"])

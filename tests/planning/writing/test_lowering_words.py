@@ -82,7 +82,7 @@ def test_groups_have_a_text_each() -> None:
     assert lower(solve("ring:4", "allgather")).group is None
     for call in (lambda: lower(plan, group=2), lambda: lower(plan), lambda: lower_groups(plan, paths=["a"])):
         assert said(call)
-    assert said(lambda: lower_set(plan)) == "the plan is of 2 concurrent groups, and a set has one"
+    assert said(lambda: lower_set(plan)) == "the plan has 2 concurrent groups, and a set has one"
     assert lower_set(plan, group=1).files_by_range[0].n_ranks == 2
 
 

@@ -63,7 +63,7 @@ ROW = {
 
 
 def lowered(*texts: RangedFile, dialect: str = "azure") -> Any:
-    return SimpleNamespace(format="msccl-xml", dialect=dialect, texts=texts)
+    return SimpleNamespace(format="msccl-xml", dialect=dialect, files_by_range=texts)
 
 
 def test_a_manifest_says_what_every_text_is_for() -> None:

@@ -205,7 +205,7 @@ def test_what_cannot_be_is_refused_in_one_line() -> None:
     for words, call in (
         ("3 ranges of sizes, and a text of msccl-xml is for one; lower_set writes", lambda: lower(plan)),
         ("and a text of cpu-xml is for one; its runtimes", lambda: lower(plan, to="cpu-xml")),
-        ("no runtime chooses from several", lambda: lower_set(plan, to="chakra", size_bytes=1)),
+        ("no runtime selects among several", lambda: lower_set(plan, to="chakra", size_bytes=1)),
         (
             "6 texts, and the legacy runtime reads 4 in all; solve with --max",
             lambda: lower_set(many, profile="legacy"),

@@ -70,7 +70,7 @@ def test_sends_that_must_be_buffered() -> None:
         if (
             program.kind is CollectiveKind.BROADCAST
         ):  # rubbish is sent on purpose: that cannot be proved right
-            with pytest.raises(ScheduleError, match=r"are not right: .* reads what is not there"):
+            with pytest.raises(ScheduleError, match=r"is wrong: .* reads what is not there"):
                 measure_emulated(program, [4])
         else:
             rows = measure_emulated(program, [20_000], device_protocols=PROTOCOLS, slice_bytes=32)
@@ -274,7 +274,7 @@ def test_a_wait_that_nobody_ends_is_given_up(protocol: DeviceProtocol) -> None:
 
 def test_lanes_and_threads_have_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     for lanes in (0, 65):
-        with pytest.raises(ScheduleError, match=rf"^lanes: expected 1 to 64, found {lanes}$"):
+        with pytest.raises(ScheduleError, match=rf"^--lanes: expected 1 to 64, found {lanes}$"):
             lower_to_blocks(pair_sum(), PROTOCOLS[0], lanes=lanes)
     two = lower_to_blocks(pair_sum(), PROTOCOLS[0], lanes=64)
     assert len(two.lanes) == 2
@@ -282,8 +282,8 @@ def test_lanes_and_threads_have_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     for threads in (0, 2049):
         with pytest.raises(ScheduleError) as caught:
             BlockThreads(two, threads=threads)
-        words = "expected 1 to 4096 threads in all"
-        assert str(caught.value) == f"2 lanes of {threads} threads: {words}"
+        words = "expected 1 to 4096 threads in total"
+        assert str(caught.value) == f"2 thread blocks of {threads} threads: {words}"
     machine: Any = BlockThreads(two, threads=3)
     monkeypatch.setattr(machine, "_emulate", lambda *_: 1)
     job: Any = LaunchJob()
@@ -332,7 +332,7 @@ def test_lanes_that_are_not_right_are_not_run(monkeypatch: pytest.MonkeyPatch) -
         return replace(made, lanes=tuple(replace(lane, enters=()) for lane in made.lanes))
 
     monkeypatch.setattr(checked_blocks, "lower_to_blocks", forgetful)
-    with pytest.raises(ScheduleError, match=r"thread-block program of protocol \w+ are not right"):
+    with pytest.raises(ScheduleError, match=r"thread-block program of protocol \w+ is wrong"):
         measure_emulated(pair_sum(), [4])
 
 

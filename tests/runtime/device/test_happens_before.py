@@ -241,7 +241,7 @@ def test_what_is_wrong_is_told_in_words(rank: int, fields: dict[str, object], wr
 def test_the_judge_shares_nothing_with_lowering(repository: Path) -> None:
     imported = {
         line.split()[1]
-        for name in ("happens_before", "event_places")
+        for name in ("happens_before", "event_ranges")
         for line in (repository / f"src/treadle/runtime/device/{name}.py").read_text("utf-8").splitlines()
         if line.startswith("from treadle")
     }

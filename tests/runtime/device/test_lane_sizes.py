@@ -55,7 +55,7 @@ def test_what_a_gpu_has_room_for_and_models_have_figures_for() -> None:
     assert choose_blocks(box(), 2**28, HOPPER, limits=BlockLimits(lanes=9, most_lanes=3)).lanes == 3
     reference = block_costs("reference")
     assert choose_blocks(box(), 8, reference).protocol is SIMPLE
-    with pytest.raises(ScheduleError, match="protocol LL by cost model reference: it has no figures"):
+    with pytest.raises(ScheduleError, match="protocol LL by cost model reference: it has no values"):
         choose_blocks(box(), 8, reference, limits=BlockLimits((LL,)))
 
 

@@ -51,7 +51,7 @@ class StandIn:
         if name == self.failing:
             raise ScheduleError(f"{name} failed")
 
-    def said(self, name: str, *arguments: Any) -> None:
+    def call(self, name: str, *arguments: Any) -> None:
         self._fails(name)
         if name == "treadle_nccl_id":
             arguments[0].raw = b"i\0d"

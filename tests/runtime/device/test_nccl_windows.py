@@ -89,7 +89,7 @@ class Writes:
     def __init__(self) -> None:
         self.asked: list[tuple[object, ...]] = []
 
-    def said(self, name: str, *arguments: Any) -> int:
+    def call(self, name: str, *arguments: Any) -> int:
         first = getattr(arguments[0], "value", arguments[0])
         self.asked.append((name, first, *arguments[1:][-1:]))
         return 0

@@ -187,11 +187,11 @@ def test_a_rank_that_gives_up_stops_its_peers(library: Path, protocol: DevicePro
 def test_refusals(library: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def work(rank_lanes: RankBlocks) -> None:
         lanes = lanes_of("ring:2", "allgather", SIMPLE)
-        with pytest.raises(ScheduleError, match="lanes of 3 ranks in a group of 2"):
+        with pytest.raises(ScheduleError, match="a program of 3 ranks in a group of 2"):
             rank_lanes.admit(lanes_of("ring:3", "allgather", SIMPLE))
         direct = rank_lanes.admit(lower_to_blocks(lanes.program, SIMPLE, lanes=2))
         placed = rank_lanes.prepare(direct, 64, element=0, element_bytes=4, slice_bytes=64)
-        with pytest.raises(ScheduleError, match="lanes use OUTPUT of peers that it cannot reach"):
+        with pytest.raises(ScheduleError, match="the program uses OUTPUT of peers that it cannot reach"):
             rank_lanes.launch(placed, RankBuffers((1, 1)), Reduction.SUM, threads=1)
         block = rank_lanes.memory.allocate(4096)
         with pytest.raises(ScheduleError, match="OUTPUT is not in the block that peers reach"):

@@ -48,7 +48,7 @@ class Library:
         self.asked.append((name, *arguments))
         return 899 + sum(one[0] in ("treadle_rank_prepare", "treadle_rank_table") for one in self.asked)
 
-    def said(self, name: str, *arguments: Any) -> None:
+    def call(self, name: str, *arguments: Any) -> None:
         self.asked.append((name, *arguments))
 
     def count(self, name: str, *arguments: Any) -> int:
@@ -151,7 +151,7 @@ def test_flags_of_programs_lie_behind_one_another(monkeypatch: pytest.MonkeyPatc
 
 def test_programs_of_a_group_have_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     ready, _, _ = opened(monkeypatch)
-    with pytest.raises(ScheduleError, match=r"^lanes of 2 ranks in a group of 3$"):
+    with pytest.raises(ScheduleError, match=r"^a program of 2 ranks in a group of 3$"):
         ready.admit(lanes_of(2))
     scratch = replace(lanes_of(), messages=(BlockMessage(0, 2, 0, SCRATCH, 0),))
     with pytest.raises(ScheduleError, match=r"^the program uses SCRATCH of peers that it cannot reach$"):
@@ -237,7 +237,7 @@ def test_launches_say_where_buffers_are(monkeypatch: pytest.MonkeyPatch) -> None
     for at in (1999, 2065):
         with pytest.raises(ScheduleError, match=r"^OUTPUT is not in the block that peers reach$"):
             launched(ready, library, one, replace(buffers, addresses=(5, at)))
-    with pytest.raises(ScheduleError, match=r"^lanes use OUTPUT of peers that it cannot reach$"):
+    with pytest.raises(ScheduleError, match=r"^the program uses OUTPUT of peers that it cannot reach$"):
         launched(ready, library, one, RankBuffers((5, 2064)))
     ready.close()
     ready.close()
@@ -337,7 +337,7 @@ def test_lanes_that_a_network_carries_are_its_matter(monkeypatch: pytest.MonkeyP
     block = PeerBlock(640, (0, 2000, 0), number=4)
     ready.launch(one, RankBuffers((5, 2064), (None, block)), Reduction.SUM, threads=32, stream=8)
     (check, (lanes,)), (check_size, sized), (room, asked), (launch, told) = network.asked
-    assert [check, check_size, room, launch] == ["check", "check_size", "room", "launch"]
+    assert [check, check_size, room, launch] == ["check", "check_size", "max_blocks", "launch"]
     assert lanes == lanes_of()
     assert (sized, asked) == ((one.tables, 4), (3, 64))
     assert (told[0], told[1], told[3:]) == (899, one.address, ([(-1, 0), (4, 64)], 3, 0, 32, 8))

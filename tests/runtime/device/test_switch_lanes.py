@@ -259,7 +259,7 @@ def test_one_lane_that_sums_is_refused_as_slow() -> None:
         lower_to_blocks(program, SIMPLE, lanes=1, switches=topology)
     assert str(caught.value) == (
         "slow: one block of a rank has 32 KB of loads that sum under way, 32.77 GB/s at an assumed round "
-        "trip of 1 us, 131.07 GB/s of all 4 ranks that ask; use --lanes 2 or more"
+        "trip of 1 us, 131.07 GB/s of all 4 initiating ranks; use --lanes 2 or more"
     )
     topology, program = case(ONE_BOX, "allgather", "nvls")
     lower_to_blocks(program, SIMPLE, lanes=1, switches=topology)

@@ -106,7 +106,7 @@ def test_failures_name_collective_rank_and_peer(found: list[dict[str, Any]]) -> 
     for rank, results in enumerate(found):
         assert "call the collective before" in results["first in a graph"]
         assert (
-            "cannot run as a thread-block program, which TREADLE_GPU asks for: a GPU has room"
+            "cannot run as a thread-block program, which TREADLE_GPU requires: a GPU has room"
             in results["asked"]
         )
         assert results["live"] == 0

@@ -121,7 +121,7 @@ def test_lanes_that_are_asked_for_and_cannot_be_are_an_error() -> None:
     with pytest.raises(DistBackendError) as caught:
         calls.run(CALL)
     assert str(caught.value) == (
-        "treadle: allgather in group g cannot run as a thread-block program, which TREADLE_GPU asks for: no "
+        "treadle: allgather in group g cannot run as a thread-block program, which TREADLE_GPU requires: no "
         "room"
     )
     assert stepped == []

@@ -352,7 +352,7 @@ def test_bad_arguments_are_one_line_errors(text, message):
         ("bandwidth", 0, "bandwidth must be at least 1"),
         ("bandwidth", 2**60, "bandwidth must be at most"),
         ("latency", -1, "latency must be at least 0"),
-        ("bandwidth", 1.5, "bandwidth: expected a text such as 25GB/s, or an integer of bytes/s"),
+        ("bandwidth", 1.5, "bandwidth: expected a text such as 25GB/s, or an integer number of bytes/s"),
     ],
 )
 def test_bad_link_arguments(function, key, value, message):

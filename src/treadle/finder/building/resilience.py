@@ -166,7 +166,7 @@ def parse_amounts(text: str, what: str) -> tuple[Amount, ...]:
         word = part.strip()
         digits = word.removesuffix("%")
         if not digits.isascii() or not digits.replace(".", "", 1).isdigit() or len(digits) > 12:
-            raise FormatError(f"{what}: found {word[:40]!r}, expected a number, or a share as in 5%")
+            raise FormatError(f"{what}: found {word[:40]!r}, expected a number, or a percentage such as 5%")
         if word.endswith("%"):
             found.append(Fraction(Decimal(digits)) / 100)
         elif "." in word:

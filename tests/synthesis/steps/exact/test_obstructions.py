@@ -53,9 +53,9 @@ def test_numbers_of_a_problem() -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"homes": ()}, "homes must be ranks from 0 to 2"),
-        ({"homes": (0, 3)}, "homes must be ranks from 0 to 2"),
-        ({"homes": (-1,)}, "homes must be ranks from 0 to 2"),
+        ({"homes": ()}, "shard owners must be ranks from 0 to 2"),
+        ({"homes": (0, 3)}, "shard owners must be ranks from 0 to 2"),
+        ({"homes": (-1,)}, "shard owners must be ranks from 0 to 2"),
         ({"chunks": 0}, "chunks must be 1 to 65536, found 0"),
         ({"chunks": 65537}, "chunks must be 1 to 65536, found 65537"),
         ({"rounds": ()}, "rounds []; expected at least 1 for each step"),

@@ -134,7 +134,7 @@ def test_many_ranks_in_boxes(monkeypatch: pytest.MonkeyPatch) -> None:
             assert report.height_max is not None
             assert report.height_max <= 4
     ring = parse("ring(6)")
-    with pytest.raises(ScheduleError, match="up to 5 ranks, or as many in a box; found 6 in 1"):
+    with pytest.raises(ScheduleError, match="limited to 5 ranks, or as many in a box; found 6 in 1"):
         fixed_k_trees(ring, on_all_ranks(ring, K.ALLGATHER), height=3)
 
 

@@ -157,7 +157,7 @@ def test_pieces_too_large_for_a_table(problem: Instance, monkeypatch: pytest.Mon
         monkeypatch.setattr(module, "_MOST_CELLS", cells - 1)
         found = module._refused(problem, FAMILY, wide, [number])
         assert isinstance(found, Unsupported)
-        words = f"a piece of {3 if number == 1 else 2} children is too large for a table"
+        words = f"a subproblem of {3 if number == 1 else 2} children is too large for a table"
         assert found.reason == words
 
 

@@ -110,7 +110,7 @@ def test_bare_numbers_are_bytes_per_second_where_they_may_be() -> None:
     with pytest.raises(TopologyError) as refused:
         fabric({"bandwidth": 2.5}, bare=True)
     assert str(refused.value) == (
-        "9: edge 'a' to 'b': bandwidth '2.5'; expected an integer of bytes/s, or a text "
+        "9: edge 'a' to 'b': bandwidth '2.5'; expected an integer number of bytes/s, or a string "
         "with a unit, such as 2.5GB/s"
     )
 

@@ -161,7 +161,7 @@ def test_numbers_of_numpy_are_numbers() -> None:
         ({"bandwidth": 1, "latency_ns": 0.5}, None, "expected an integer"),
         ({}, 0, "bandwidth: expected at least 1 byte/s, found 0"),
         ({}, "25", "has no unit"),
-        ({}, 2.5, "or an integer of bytes/s, found 2.5"),
+        ({}, 2.5, "or an integer number of bytes/s, found 2.5"),
     ],
 )
 def test_wrong_edges_are_named(attributes: dict[str, Any], bandwidth: Any, says: str) -> None:

@@ -63,10 +63,10 @@ class NcclNetworkMemory(PeerMemory):
     def _joined(self, device: int) -> None:
         def begin() -> Any:
             self._library = nccl_library()
-            self._library.said("treadle_peer_device", device)
+            self._library.call("treadle_peer_device", device)
             made = ctypes.create_string_buffer(int(self._library.c.treadle_nccl_id_bytes()))
             if self.rank == 0:
-                self._library.said("treadle_nccl_id", made)
+                self._library.call("treadle_nccl_id", made)
             return made
 
         made = self._together(begin)
@@ -77,7 +77,7 @@ class NcclNetworkMemory(PeerMemory):
         self._comm = self._library.address("treadle_nccl_open", ids[0], self.rank, len(ids))
 
     def _connect(self) -> None:
-        self._library.said("treadle_nccl_connect", self._comm, self.n_ranks, FLAGS_AT)
+        self._library.call("treadle_nccl_connect", self._comm, self.n_ranks, FLAGS_AT)
 
     def _allocate(self, size: int, groups: Sequence[tuple[int, ...]]) -> PeerBlock:
         """See `PeerMemory`; addresses of ranks of other hosts are 0.
@@ -87,7 +87,7 @@ class NcclNetworkMemory(PeerMemory):
         self._together(lambda: self._library.address("treadle_nccl_window", self._comm, size))
         addresses, all_of_box = (ctypes.c_int64 * self.n_ranks)(), ctypes.c_int64()
         self._together(
-            lambda: self._library.said(
+            lambda: self._library.call(
                 "treadle_nccl_addresses", self._comm, addresses, ctypes.byref(all_of_box)
             )
         )
@@ -139,7 +139,7 @@ class NcclNetworkMemory(PeerMemory):
         numbers, at = zip(*windows, strict=True)
         pairs = ctypes.c_int64 * 2
         given = ctypes.byref(WindowNumbers(pairs(*numbers), pairs(*at), OUTBOX_BYTES))
-        self._library.said("treadle_nccl_launch", self._comm, rank, tables, places, given, *codes)
+        self._library.call("treadle_nccl_launch", self._comm, rank, tables, places, given, *codes)
 
     def max_blocks(self, element: int, threads: int) -> int:
         """Number of blocks of a launch that the GPU can hold."""
