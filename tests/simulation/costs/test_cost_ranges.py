@@ -425,4 +425,4 @@ def test_options_by_protocol() -> None:
     for options in (SimulationOptions(alpha_ns=1), SimulationOptions(costs=one)):
         with pytest.raises(ScheduleError) as caught:
             protocol_options(options, model)
-        assert str(caught.value) == ("simulation: a cost model has latencies; alpha is for times without one")
+        assert str(caught.value) == ("simulation: both a cost model and alpha were given; use one of them")
