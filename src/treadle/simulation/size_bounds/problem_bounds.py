@@ -54,7 +54,7 @@ def size_bounds(
 ) -> tuple[SizeBound, ...]:
     """Return times before which no schedule ends, checked by independent code.
 
-    Uses the certificate of the upper bound on algbw (`find_bound`), if there is one. A cost model replaces the
+    Uses the certificate of the upper bound on algbw (`find_bound`), if any. A cost model replaces the
     options' alpha; without both, the fabric's default model applies.
     """
     if options is None:
