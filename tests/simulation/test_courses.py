@@ -20,10 +20,8 @@ from treadle.simulation.picture import utilisation_over_time
 from treadle.simulation.result import Simulation
 from treadle.simulation.simulate import MAX_TASKS, simulate_graph
 from treadle.simulation.simulation_options import Forwarding, LatencyModel, Sharing, SimulationOptions
-from treadle.simulation.slice_limits import SliceLimit, slice_limit, slices_at_most
-from treadle.simulation.slice_search import SliceSearch, Trial
-from treadle.simulation.stuck import deadlock_error
-from treadle.simulation.tasks import TaskGraph, task_graph
+from treadle.simulation.slice_search import SliceLimit, SliceSearch, Trial, slice_limit, slices_at_most
+from treadle.simulation.tasks import TaskGraph, deadlock_error, task_graph
 from treadle.simulation.trace import simulation_trace
 from treadle.traces.timed_lanes import TraceSpan
 
@@ -238,7 +236,7 @@ def test_what_never_starts_is_counted_over_all_slices(sharing: Sharing) -> None:
     assert told.startswith(
         "simulation: deadlock: 18 of 18 messages and operations never start, the first is "
     )
-    assert told.endswith("; expected dependences without circles")
+    assert told.endswith("; expected dependences without cycles")
 
 
 def test_the_first_that_never_starts_is_named() -> None:

@@ -26,7 +26,7 @@ from treadle.simulation.critical_path import critical_path, describe_path
 from treadle.simulation.picture import utilisation_over_time, utilisation_picture
 from treadle.simulation.simulated_sizes import best_slices
 from treadle.simulation.simulation_options import Forwarding, LatencyModel, Sharing, SimulationOptions
-from treadle.simulation.slice_limits import SliceLimit
+from treadle.simulation.slice_search import SliceLimit
 from treadle.simulation.tasks import task_graph
 from treadle.simulation.trace import simulation_trace
 from treadle.traces.chrome_json import chrome_json

@@ -15,8 +15,7 @@ from treadle.simulation.core_values import FluidArrays, FluidTimes
 from treadle.simulation.costs.message_prices import prices
 from treadle.simulation.result import Simulation
 from treadle.simulation.simulation_options import LatencyModel, SimulationOptions
-from treadle.simulation.stuck import deadlock_error
-from treadle.simulation.tasks import Follows, TaskGraph
+from treadle.simulation.tasks import Follows, TaskGraph, deadlock_error
 
 _END, _START = 0, 1
 
@@ -24,28 +23,16 @@ _END, _START = 0, 1
 def simulate_fluid(graph: TaskGraph, size_bytes: int, options: SimulationOptions) -> Simulation:
     """Run a program whose messages flow over all links of their paths at a time.
 
-    Rates are max-min fair over links and capped hosts' ports, shared anew whenever a message starts or ends.
-    The slices of a send follow each other. A latency (links of the path and alpha) comes before the flow if
-    every message pays it, else after; it holds no link, but where every message pays, it keeps the next slice
-    of the same send waiting, and so does an occupancy. Sends are buffered from their start. A copy made at a
-    switch flows beside what brings its data and ends no earlier; a sum likewise, and what an operation's
-    group crosses besides.
+    Rates are max-min fair over links and ports of hosts with caps, and change whenever a message starts or
+    ends. The slices of a send follow each other. A latency (links of the path and alpha) comes before the
+    flow if every message pays it, else after. It holds no link, but if every message pays, it delays the next
+    slice of the same send, as an occupancy does. Sends are buffered from their start. A copy made at a switch
+    flows in parallel with the message that brings its data and ends no earlier; so do a sum, and the
+    crossings of a switch operation's group.
 
-    Parameters
-    ----------
-    graph : TaskGraph
-    size_bytes : int
-    options : SimulationOptions
-
-    Raises
-    ------
-    ScheduleError
-        If the program deadlocks.
-
-    Notes
-    -----
-    In doubles: relative errors of about 1e-12. O(k) per start or end for k messages under way; for networks
-    of many more than a thousand, use the other ways of sharing.
+    Raises ScheduleError if the program deadlocks. Uses doubles: relative errors are about 1e-12. A start or
+    end takes O(k) time for k messages under way, so use another sharing for networks of many more than a
+    thousand.
     """
     flow, flows = _flows(graph, size_bytes, options)
     n = len(flows.work)
@@ -79,7 +66,7 @@ def simulate_fluid(graph: TaskGraph, size_bytes: int, options: SimulationOptions
 
 
 def _flows(graph: TaskGraph, size_bytes: int, options: SimulationOptions) -> tuple[Int64Array, FluidArrays]:
-    """The flow of each task; the operations of a program as flows, then what is crossed aside."""
+    """Return the flow of each task, and the flows: first those of operations, then crossings aside."""
     program, priced = graph.program, prices(graph, options)
     of_task, chunks = _numbered(graph)
     n = len(chunks)
@@ -118,12 +105,12 @@ def _flows(graph: TaskGraph, size_bytes: int, options: SimulationOptions) -> tup
 
 
 def _numbered(graph: TaskGraph) -> tuple[Int64Array, Int64Array]:
-    """The flow of each task, and the chunks of each flow; what is crossed aside has a flow for each link."""
+    """Return the flow of each task, and the chunks of each flow; crossings have a flow for each link."""
     n = graph.program.n_operations
     of_task = graph.operation.copy()
     own = graph.program.count.copy()
     main = ~graph.is_aside
-    own[of_task[main]] = graph.chunks[main]  # of messages that are joined more than the operation's
+    own[of_task[main]] = graph.chunks[main]  # merged messages have more chunks than their operation
     aside = np.flatnonzero(graph.is_aside)
     if not aside.size:
         return of_task, own
@@ -143,7 +130,7 @@ def _numbered(graph: TaskGraph) -> tuple[Int64Array, Int64Array]:
 def _edges(
     graph: TaskGraph, of_task: Int64Array, is_send: NDArray[np.bool_]
 ) -> tuple[Int64Array, Int64Array, Int64Array]:
-    """Between flows: source, target, and whether the start of the source is enough."""
+    """Return edges between flows: source, target, and whether the start of the source suffices."""
     source = of_task[graph.edge_source]
     target = of_task[graph.edge_target]
     kind = graph.edge_kind
@@ -172,6 +159,7 @@ def _edges(
 
 
 def _all_givers(givers: dict[int, set[int]], taker: int) -> set[int]:
+    """Return the flows that pass data on to this one, directly or not."""
     found: set[int] = set()
     open_ = [taker]
     while open_:

@@ -58,7 +58,7 @@ def test_alpha_is_beside_no_costs() -> None:
     assert SimulationOptions(costs=Protocol("p")).costs == Protocol("p")
     with pytest.raises(ScheduleError) as caught:
         SimulationOptions(alpha_ns=3, costs=Protocol("p"))
-    assert str(caught.value) == "simulation: alpha 3 ns beside costs of p, expected one"
+    assert str(caught.value) == "simulation: both alpha 3 ns and costs of p; use one of them"
 
 
 @pytest.mark.parametrize("name", ["alpha_ns", "occupancy_ns", "hop_ns"])
