@@ -86,7 +86,7 @@ def test_kappa_is_one_to_two() -> None:
             TrainingOptions(kappa=kappa)
         with pytest.raises(ScheduleError, match=f"^contention: {words}$"):
             Contention(kappa)
-    words = "^layers_per_chunk: expected at least one layer in each piece of the model$"
+    words = "^layers_per_chunk: expected at least one layer in each virtual stage$"
     for layers in ((), (2, 0)):
         with pytest.raises(ScheduleError, match=words):
             TrainingOptions(kappa=1, layers_per_chunk=layers)
@@ -214,8 +214,8 @@ def test_measured_layers_are_told_and_found_in_order() -> None:
     [
         ("x,1000000,1", "layer times: line 2: expected seconds, 0 or more, found '1000000'"),
         ("x,1,-0.5", "layer times: line 2: expected seconds, 0 or more, found '-0.5'"),
-        (f"x,1,1,{'1' * 13}", f"layer times: line 2: tokens: expected a whole number, found '{'1' * 13}'"),
-        ("x,1,1,-1", "layer times: line 2: tokens: expected a whole number, found '-1'"),
+        (f"x,1,1,{'1' * 13}", f"layer times: line 2: tokens: expected an integer, found '{'1' * 13}'"),
+        ("x,1,1,-1", "layer times: line 2: tokens: expected an integer, found '-1'"),
     ],
 )
 def test_layer_times_out_of_range(cells: str, message: str) -> None:

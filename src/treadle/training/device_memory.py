@@ -58,7 +58,7 @@ class Keeping:
     block_weight_bytes : int, optional
         Bytes of a stored weight of blocks (layers that leave keys and values), if they have another width.
     is_training : bool
-        Otherwise there are no gradients, optimizer and saved activations, but a cache.
+        Otherwise, a cache replaces gradients, optimizer states and saved activations.
     """
 
     weight_shards: int = 1

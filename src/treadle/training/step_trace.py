@@ -1,4 +1,4 @@
-"""A step's timeline as a trace (fig. A.5) and as a picture: a lane for each stream of each device."""
+"""A step's timeline as a trace (fig. A.5) and as a plot: a track for each stream of each device."""
 
 from __future__ import annotations
 
@@ -14,18 +14,9 @@ from treadle.viz.painting import TASKS
 
 
 def step_trace(timeline: Timeline, about: Mapping[str, Detail]) -> Trace:
-    """The tasks of each stream of each device.
+    """Return a trace of each device's streams; `about` describes the step: model, fabric, mesh.
 
-    Parameters
-    ----------
-    timeline : Timeline
-    about : mapping
-        What is said of the whole: model, fabric, mesh.
-
-    Raises
-    ------
-    ScheduleError
-        If there are more events than viewers show.
+    Raises ScheduleError if there are more events than viewers show.
     """
     check_event_count(len(timeline.tasks), "use fewer micro-batches")
     spans: dict[tuple[int, str], list[TraceSpan]] = {lane: [] for lane in lanes_of(timeline)}
@@ -40,7 +31,7 @@ def step_trace(timeline: Timeline, about: Mapping[str, Detail]) -> Trace:
 
 
 def lanes_of(timeline: Timeline) -> tuple[tuple[int, str], ...]:
-    """Devices and their streams, the compute stream of each first, others as they begin."""
+    """Return devices and their streams, the compute stream of each first, the others in order of tasks."""
     found = dict.fromkeys((task.device, task.stream) for task in timeline.tasks)
     return tuple(sorted(found, key=lambda lane: (lane[0], lane[1] != COMPUTE_STREAM)))
 
@@ -53,26 +44,14 @@ def _about(place: int, task: Task) -> dict[str, Detail]:
 
 
 MOST_LANES = 32
-"""Streams that a picture has room for; of more devices the first are shown."""
+"""Most streams in a plot, which has the first ones."""
 _COLOURS = {style.name: style.light for style in TASKS}
 
 
 def step_picture(timeline: Timeline, title: str, *, file_format: str = "png") -> bytes:
-    """A lane for each stream, a bar for each task.
+    """Plot a row for each stream with a bar for each task, as png, svg or pdf.
 
-    Parameters
-    ----------
-    timeline : Timeline
-    title : str
-    file_format : str
-        png, svg or pdf.
-
-    Raises
-    ------
-    ScheduleError
-        For another format.
-    MissingDependencyError
-        Without matplotlib.
+    Raises ScheduleError for another format, and MissingDependencyError without matplotlib.
     """
     lanes = lanes_of(timeline)[:MOST_LANES]
     places = {lane: place for place, lane in enumerate(lanes)}
@@ -84,10 +63,10 @@ def step_picture(timeline: Timeline, title: str, *, file_format: str = "png") ->
         begin, end = float(timeline.starts[place]) * 1e3, float(timeline.ends[place]) * 1e3
         if lane is not None and end > begin:
             bars.setdefault((task.category, lane), []).append((begin, end - begin))
-    told: set[Category] = set()
+    labelled: set[Category] = set()
     for (category, lane), spans in bars.items():
-        label = None if category in told else category.value
-        told.add(category)
+        label = None if category in labelled else category.value
+        labelled.add(category)
         axes.broken_barh(spans, (lane + 0.1, 0.8), facecolors=_COLOURS[category.value], label=label)
     names = [f"{device}: {stream}" if len(timeline.devices) > 1 else stream for device, stream in lanes]
     axes.set_yticks([place + 0.5 for place in range(len(lanes))], names)
@@ -95,6 +74,6 @@ def step_picture(timeline: Timeline, title: str, *, file_format: str = "png") ->
     axes.set_xlim(0, float(timeline.total_s) * 1e3 or 1)
     axes.set_xlabel("time (ms)")
     axes.set_title(title, fontsize=9)
-    if told:
-        figure.legend(loc="outside lower center", ncols=min(9, len(told)), fontsize=7)
+    if labelled:
+        figure.legend(loc="outside lower center", ncols=min(9, len(labelled)), fontsize=7)
     return figure_bytes(figure, file_format)

@@ -180,8 +180,8 @@ def test_times_say_whose_they_are_where_schedules_differ(capsys: pytest.CaptureF
     assert main([*words, "--schedule", "treadle,bound"]) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert (
-        "times treadle: longest way through the verified schedule x alpha + bytes / its rate; messages as in "
-        "reference bound: no schedule is quicker: max(alpha to the farthest rank, bytes / optimal rate); "
+        "times treadle: longest path through the verified schedule x alpha + bytes / its rate; messages as in "
+        "reference bound: lower bound: max(alpha to the farthest rank, bytes / optimal rate); "
         "messages as in reference"
     ) in said
     assert main([*words, "--schedule", "treadle"]) == 0

@@ -101,7 +101,7 @@ def test_large_clusters_are_priced_by_rates() -> None:
     rings = step_costs(fabric, "fsdp=32,tp=64", schedule="ring").price((AG, ("fsdp",)))
     assert rings.model is TimeModel.RINGS
     assert rings.algbw <= costs.priced[0].algbw
-    with pytest.raises(ScheduleError, match=r"double-binary-tree: 2048 ranks .* made up to 1024"):
+    with pytest.raises(ScheduleError, match=r"double-binary-tree: 2048 ranks .* at most 1024"):
         step_costs(fabric, "fsdp=32,tp=64", schedule="tree").time_s(AR, ("fsdp",), MIB)
 
 
@@ -193,7 +193,7 @@ def test_fabrics_of_their_own_need_direct_links(schedule: str) -> None:
 
 def test_sides_of_tori() -> None:
     assert [torus_sides(n, 2) for n in (9, 15, 256)] == [(3, 3), (5, 3), (16, 16)]
-    with pytest.raises(ScheduleError, match="14 nodes are no grid"):
+    with pytest.raises(ScheduleError, match="14 nodes do not form a grid"):
         torus_sides(14, 2)
 
 

@@ -141,20 +141,20 @@ def test_older_kinds_by_default() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"vocab_size": 2**24 + 1}, "vocab_size: expected a whole number from 1 to 16777216, found 16777217"),
+        ({"vocab_size": 2**24 + 1}, "vocab_size: expected an integer from 1 to 16777216, found 16777217"),
         (
             {"num_hidden_layers": 4097},
-            "num_hidden_layers: expected a whole number from 1 to 4096, found 4097",
+            "num_hidden_layers: expected an integer from 1 to 4096, found 4097",
         ),
         (
             {"max_position_embeddings": -1},
-            "max_position_embeddings: expected a whole number from 0 to 16777216, found -1",
+            "max_position_embeddings: expected an integer from 0 to 16777216, found -1",
         ),
         ({"mlp_bias": 1}, "mlp_bias: expected true or false, found 1"),
         ({"mlp_bias": "x" * 50}, "mlp_bias: expected true or false, found '" + "x" * 39),
         ({"num_attention_heads": 5}, "5 heads do not divide hidden_size 24; head_dim is missing"),
         ({"num_key_value_heads": 4}, "num_key_value_heads 4 does not divide 6 heads"),
-        ({"vocab_size": [1]}, "vocab_size: expected a whole number from 1 to 16777216, found a list"),
+        ({"vocab_size": [1]}, "vocab_size: expected an integer from 1 to 16777216, found a list"),
     ],
 )
 def test_numbers_beyond_their_limits(change: dict[str, Any], message: str) -> None:
@@ -178,11 +178,11 @@ def test_numbers_at_their_limits(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("kind", "change", "message"),
     [
-        ("gemma", {"attention_bias": True}, "attention_bias: gemma is known with False only, found True"),
+        ("gemma", {"attention_bias": True}, "attention_bias: gemma is supported only with False, found True"),
         (
             "qwen2",
             {"use_sliding_window": True},
-            "use_sliding_window: qwen2 is known with False only, found True",
+            "use_sliding_window: qwen2 is supported only with False, found True",
         ),
         (
             "qwen3_moe",
@@ -293,7 +293,7 @@ def test_shares_are_of_layers_with_weights() -> None:
     head = ModelLayer("head", shares="table")
     assert TrainingModel("m", (table, head)).layer("head") is head
     for layers in ((head,), (replace(table, weights=()), head)):
-        with pytest.raises(TreadleError, match=r"^model m: head shares a weight of table: no such$"):
+        with pytest.raises(TreadleError, match=r"^model m: head shares a weight of table, which is missing$"):
             TrainingModel("m", layers)
     with pytest.raises(TreadleError, match=r"^model m: no layer 'tail'$"):
         TrainingModel("m", (table,)).layer("tail")
@@ -303,5 +303,7 @@ def test_shares_are_of_layers_with_weights() -> None:
         ModelLayer("l", exchanges=1)
     with pytest.raises(TreadleError, match=r"must be given together$"):
         ModelLayer("l", experts=2)
-    with pytest.raises(TreadleError, match=r"^work w: FLOPs per context token need to say what is attended$"):
+    with pytest.raises(
+        TreadleError, match=r"^work w: flops_per_context and attended must be given together$"
+    ):
         Work("w", WorkKind.ATTENTION, attended=Attended())

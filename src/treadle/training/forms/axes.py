@@ -72,6 +72,11 @@ class ParallelLayout:
         """Number of groups of ranks with different sequences."""
         return self.size(*(axis for axis, form in AXIS_FORMS.items() if form.splits_sequences))
 
+    @property
+    def has_buckets(self) -> bool:
+        """Whether replicas sum gradients in buckets."""
+        return self.size("fsdp") == 1 and any(self.replica_axes(expert=one) for one in (False, True))
+
     def shard_axes(self, *, expert: bool) -> tuple[str, ...]:
         """Return the axes along which weights (of experts, or the others) are sharded."""
         if self.size("fsdp") == 1:

@@ -1,4 +1,4 @@
-"""How much longer computing and communicating take at once: measured stacks, and which one is taken when."""
+"""Slowdown of computation and communication that overlap: measured stacks, and the choice between them."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from treadle.spelling import spelt_alike, unknown
 
 @dataclass(frozen=True)
 class ContentionPreset:
-    """A device with its software, and what overlap costs there.
+    """The cost of overlap on a device with its software.
 
     Parameters
     ----------
     name : str
     kappa : float
-        While a device computes and communicates both take so many times as long: 1 to 2.
+        Factor by which computation and communication are slower while both run: 1 to 2.
     devices : tuple of str
-        For which it is taken where none is named.
+        Devices whose default it is.
     source : str
     """
 
@@ -71,21 +71,12 @@ PRESETS: Mapping[str, ContentionPreset] = MappingProxyType(
         )
     }
 )
-"""By name."""
+"""Presets by name."""
 
 
 @dataclass(frozen=True)
 class ContentionChoice:
-    """What was taken, and why.
-
-    Parameters
-    ----------
-    kappa : float
-    words : str
-        For reports.
-    is_given : bool
-        The user said so.
-    """
+    """A slowdown, its source for reports, and whether the user gave it."""
 
     kappa: float
     words: str
@@ -93,19 +84,14 @@ class ContentionChoice:
 
 
 def contention_of(asked: str | float | None, device: str) -> ContentionChoice:
-    """What ``--contention`` says: a preset, a number from 1 to 2, or nothing.
+    """Parse ``--contention``: a preset, a number from 1 to 2, or None for the preset of the device.
 
-    Parameters
-    ----------
-    asked : str or float, optional
-        None: the preset of the device; of a device without one, both ends are told.
-    device : str
-        Name of the accelerator.
+    Without a preset of the device, the choice is `free`, and its words name the other extreme.
 
     Raises
     ------
     FormatError
-        For what is neither.
+        For any other value.
 
     Examples
     --------

@@ -1,8 +1,9 @@
 """Prices of collectives on a fabric: Treadle's own schedules, NCCL-like rings and trees, and bounds.
 
-All groups of a mesh run at once: a schedule's loads of links are added up over all groups by the verifier,
-and an optimum is that of all groups together. Schedules are made up to `MOST_PLANNED` ranks and simulated
-up to `MOST_SIMULATED`; beyond, colours of links and groups still give the optimal rates in seconds.
+All groups of a mesh run concurrently: the verifier adds up a schedule's loads of links over all groups, and
+an optimum is that of all groups together. Schedules are computed up to `MOST_PLANNED` ranks and simulated up
+to `MOST_SIMULATED`. For more ranks, colour refinement of links and groups still gives optimal rates in
+seconds.
 """
 
 from __future__ import annotations
@@ -37,26 +38,17 @@ from treadle.training.prices.message_costs import MessageCosts
 from treadle.verification.schedules import verify
 
 MOST_SIMULATED = 64
-"""Ranks; a curve takes about a CPU second there (dgx_h100:8), and 3 at 128."""
+"""Most ranks; a curve takes about a CPU second there (dgx_h100:8), and 3 at 128."""
 MOST_PLANNED = 1024
-"""Ranks of which schedules are made: about a second for trees of dgx_h100:128, 4 for its ring."""
+"""Most ranks with schedules: about a second for trees of dgx_h100:128, 4 for its ring."""
 MOST_ROUTED = 2**18
-"""Messages of an all-to-all that are routed one by one, in ten seconds."""
+"""Most messages of an all-to-all that are routed one by one, in ten seconds."""
 MOST_EXCHANGED = 4096
-"""Ranks of an all-to-all, whose demands are a matrix."""
+"""Most ranks of an all-to-all, whose demands are a matrix."""
 
 
 def planned_price(problem: Problem, messages: MessageCosts, *, simulates: bool) -> Price:
-    """The price of what `solve` makes.
-
-    Parameters
-    ----------
-    problem : Problem
-        Perhaps in groups.
-    messages : MessageCosts
-    simulates : bool
-        Whether a schedule that is small enough is simulated.
-    """
+    """Return the price of the schedule that `solve` computes, which is simulated if it is small enough."""
     if problem.collective.kind is CollectiveKind.ALLTOALL:
         return exchange_price(problem, messages)
     if problem.collective.n_ranks > MOST_PLANNED:
@@ -67,7 +59,7 @@ def planned_price(problem: Problem, messages: MessageCosts, *, simulates: bool) 
 
 
 def optimal_price(problem: Problem, messages: MessageCosts, model: TimeModel) -> Price:
-    """The price by the optimal rate alone."""
+    """Return the price by the optimal rate alone."""
     if problem.collective.kind is CollectiveKind.ALLTOALL:
         return exchange_price(problem, messages, is_bound=model is TimeModel.BOUND)
 
@@ -78,7 +70,7 @@ def optimal_price(problem: Problem, messages: MessageCosts, model: TimeModel) ->
 
 
 def exchange_price(problem: Problem, messages: MessageCosts, *, is_bound: bool = False) -> Price:
-    """Of an all-to-all: the rate of the flow that was found, or what proves that nothing is above it."""
+    """Return the price of an all-to-all: the rate of the flow found, or its upper bound."""
     n = problem.collective.n_ranks
     if n > MOST_EXCHANGED:
         raise ScheduleError(
@@ -97,24 +89,15 @@ def exchange_price(problem: Problem, messages: MessageCosts, *, is_bound: bool =
 
 
 def baseline_price(problem: Problem, algorithm: str, messages: MessageCosts, *, simulates: bool) -> Price:
-    """The price of a baseline that knows one group, each group by itself and all of them at once.
-
-    Parameters
-    ----------
-    problem : Problem
-    algorithm : str
-        Of `treadle algorithms`.
-    messages, simulates, watch
-        See `planned_price`.
-    """
+    """Return the price of a baseline that schedules each group alone; all groups run concurrently."""
     topology, collective = problem.topology, problem.collective
     context().announce(algorithm)
     if collective.n_ranks > MOST_PLANNED:
         if algorithm == "ring" and (found := _ring_price(problem, messages)) is not None:
             return found
         raise ScheduleError(
-            f"{algorithm}: {collective.n_ranks} ranks of {topology.name}; its schedules are made up to "
-            f"{MOST_PLANNED}, and only treadle, bound and rings that pass no other rank are priced beyond"
+            f"{algorithm}: {collective.n_ranks} ranks of {topology.name}; it has schedules for at most "
+            f"{MOST_PLANNED}; use treadle, bound, or rings that pass no other rank"
         )
     if collective.groups is None:
         schedule = find_scheduler(algorithm).make(topology, collective, {})
@@ -131,7 +114,7 @@ def baseline_price(problem: Problem, algorithm: str, messages: MessageCosts, *, 
 
 
 def _ring_price(problem: Problem, messages: MessageCosts) -> Price | None:
-    """The price of rings from the links of their hops; None where it takes their schedule."""
+    """Return the price of rings from the links of their hops; None if it depends on their schedule."""
     topology, collective = problem.topology, problem.collective
     if collective.ranks_forward or topology.injection_bytes_per_s.any():
         return None
@@ -150,12 +133,10 @@ _IN_GROUPS = {"ring": rings_in_groups, "double-binary-tree": double_trees_in_gro
 
 
 def spread_price(problem: Problem, messages: MessageCosts) -> Price:
-    """Of an all-to-all whose messages all take shortest paths, as routing by hash spreads them on average.
+    """Return the price of an all-to-all over shortest paths, like the average of routing by hash.
 
-    Notes
-    -----
-    Where all links are alike a message is cut into equal parts over all its shortest paths; elsewhere it
-    takes the one of the widest that is used least so far: NVLink, not the network beside it.
+    With equal links, a message is cut into equal parts over all its shortest paths. Otherwise it takes the
+    least used one of the widest: NVLink, not the parallel network.
     """
     context().announce("shortest paths")
     return messages.quickest(
@@ -175,8 +156,8 @@ def _spread_algbw(problem: Problem) -> Fraction:
         pairs = np.argwhere(between)
         if len(pairs) > MOST_ROUTED:
             raise ScheduleError(
-                f"{topology.name}: an all-to-all of {len(pairs)} messages; they are routed up to "
-                f"{MOST_ROUTED}; the schedules treadle and bound price larger ones"
+                f"{topology.name}: an all-to-all of {len(pairs)} messages, of which at most "
+                f"{MOST_ROUTED} are routed; use the schedules treadle or bound"
             )
         loads = np.zeros(topology.n_links)
         router = Router(topology, collective)
@@ -199,8 +180,8 @@ def _of_schedule(
 
     def by_formula(one: Problem, alpha_ns: int) -> Price:
         rate = algbw if messages.model is None else _rate(one, schedule)
-        whole = alpha_beta_time(one.topology, collective, schedule, CURVE_SIZES[-1], alpha_ns=alpha_ns)
-        delay_s = max(0.0, float(whole - CURVE_SIZES[-1] / rate))
+        total = alpha_beta_time(one.topology, collective, schedule, CURVE_SIZES[-1], alpha_ns=alpha_ns)
+        delay_s = max(0.0, float(total - CURVE_SIZES[-1] / rate))
         return CollectivePrice(rate, delay_s, TimeModel.ALPHA_BETA)
 
     formula = messages.quickest(problem, by_formula)
@@ -215,16 +196,16 @@ def _of_schedule(
 
 
 def _rate(problem: Problem, schedule: Schedule) -> Fraction:
-    """Bytes/s by which large sizes grow, where links have other rates than those it was made for."""
+    """Return the algbw at large sizes, bytes/s, on links with other rates than those of the schedule."""
     sizes = CURVE_SIZES[-1], 2 * CURVE_SIZES[-1]
     low, high = (alpha_beta_time(problem.topology, problem.collective, schedule, size) for size in sizes)
     return (sizes[1] - sizes[0]) / (high - low)
 
 
 def _farthest_s(problem: Problem, alpha_ns: int) -> float:
-    """Seconds after which the first rank can have heard from every rank of its group; a lower bound.
+    """Return a lower bound on the time until the first rank's data reaches its group, seconds.
 
-    An alpha for every rank on the way, and the latencies of its links.
+    It is the largest sum of link latencies and an alpha for every rank on the path.
     """
     topology, collective = problem.topology, problem.collective
     group: Sequence[int] = range(collective.n_ranks) if collective.groups is None else collective.groups[0]

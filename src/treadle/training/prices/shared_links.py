@@ -1,4 +1,4 @@
-"""Different collectives at once, as streams of their own run them: how much slower each gets."""
+"""Slowdown of different collectives that run concurrently on separate streams."""
 
 from __future__ import annotations
 
@@ -20,31 +20,23 @@ from treadle.synthesis.result import Bound
 from treadle.topologies.topology import Topology
 
 MOST_SHARING_RANKS = 16
-"""Ranks up to which exact rates of different collectives at once take few seconds."""
+"""Most ranks for which exact rates of different concurrent collectives take few seconds."""
 
 _ROUNDING = 1e-9
 _Lengths = tuple[Fraction, ...]
 
 
 def shared_slowdowns(topology: Topology, problems: Sequence[Problem]) -> tuple[float, ...]:
-    """How many times longer each takes, at least 1, while all run at once.
+    """Return the factor, at least 1, by which each collective is slower while all run concurrently.
 
-    Parameters
-    ----------
-    topology : Topology
-    problems : sequence of Problem
-        Each perhaps in groups.
-
-    Notes
-    -----
-    Up to `MOST_SHARING_RANKS` ranks: max-min rates of all groups of all collectives at once, exact
-    (``treadle bound --jobs``), in proportion to what each reaches while the others idle. Beyond, what link
-    lengths prove: at lengths l that allow collective j by itself at most T_j(l), rates r_j / x of all at once
-    need x >= sum of r_j / T_j(l), whoever schedules them. The lengths are those that prove each optimum, so
-    that what meets at a bottleneck of one of them is seen; the slowdown is at least that. It is exact where
-    it is the number of collectives, which taking turns reaches.
+    Up to `MOST_SHARING_RANKS` ranks: exact max-min rates of all groups of all concurrent collectives
+    (``treadle bound --jobs``), in proportion to the rate of each alone. For more ranks: a lower bound by dual
+    prices. If prices l allow collective j alone at most T_j(l), then concurrent rates r_j / x of any
+    schedules need x >= sum of r_j / T_j(l). The prices are those that prove each optimum, so collectives that
+    meet at a bottleneck of one of them are slowed down. The bound is exact if it equals the number of
+    collectives, since these can take turns.
     """
-    from treadle.synthesis.jobs.max_min import max_min_rates  # brings a solver that few commands need
+    from treadle.synthesis.jobs.max_min import max_min_rates  # imports a solver that few commands need
 
     found = [find_bound(problem) for problem in problems]
     proved = _proved(topology, problems, found)
@@ -69,7 +61,7 @@ def shared_slowdowns(topology: Topology, problems: Sequence[Problem]) -> tuple[f
 
 
 def _proved(topology: Topology, problems: Sequence[Problem], found: Sequence[Bound]) -> tuple[float, ...]:
-    """At least so much slower, by the lengths that prove each rate."""
+    """Return lower bounds on the slowdowns, by the dual prices that prove each rate."""
     slowdowns = [1.0] * len(problems)
     for bound in found:
         witness = bound.witness
@@ -77,7 +69,7 @@ def _proved(topology: Topology, problems: Sequence[Problem], found: Sequence[Bou
             lengths: _Lengths = witness.lengths
         elif isinstance(witness, DistanceWitness):
             lengths = tuple(map(Fraction, witness.lengths.tolist()))
-        else:  # a cut: links that leave it
+        else:  # a cut has no prices
             continue
         shares = [
             _share(topology, problem, one.algbw, lengths)
@@ -90,12 +82,12 @@ def _proved(topology: Topology, problems: Sequence[Problem], found: Sequence[Bou
 
 
 def _share(topology: Topology, problem: Problem, rate: Fraction, lengths: _Lengths) -> float:
-    """The part of all links, weighted by lengths, that a collective needs at its own rate; 0: none."""
+    """Return the part of all links, weighted by prices, that a collective uses at its own rate; 0: none."""
     try:
         if problem.collective.kind is not CollectiveKind.ALLTOALL:
             return float(rate / GroupLengthWitness(lengths).bound(topology, problem.collective))
         scale = lcm(*{length.denominator for length in lengths})
-        whole = np.array([int(length * scale) for length in lengths], dtype=np.int64)
-        return float(rate / DistanceWitness(whole).bound(topology, problem.collective))
-    except ScheduleError:  # these lengths prove nothing about it
+        integral = np.array([int(length * scale) for length in lengths], dtype=np.int64)
+        return float(rate / DistanceWitness(integral).bound(topology, problem.collective))
+    except ScheduleError:  # these prices prove nothing about the collective
         return 0.0
