@@ -50,7 +50,7 @@ MEANING = {
     TimeModel.SPREAD: "alpha to the farthest rank + bytes of the fullest link, spread over shortest paths",
     TimeModel.LIBRARY: "the prediction of the fabric's library for its own choice at each size",
     TimeModel.ACHIEVABLE: "fitted on measured times of such machines",
-    TimeModel.BOUND: "lower bound: max(alpha to the farthest rank, bytes / optimal rate)",
+    TimeModel.BOUND: "at least max(alpha to the farthest rank, bytes / optimal rate)",
 }
 """Descriptions in reports."""
 
