@@ -53,13 +53,13 @@ def shortfall(
 
     The copies and sums of `asked` stay in switches.
     """
-    served = _served(topology, program, asked)
-    found = set(in_network_sends(topology, program).tolist()) - served
+    in_switches = _in_switches(topology, program, asked)
+    found = set(in_network_sends(topology, program).tolist()) - in_switches
     if not found:
         return None
     if topology.injection_bytes_per_s.any():
         return Shortfall(len(found), None)
-    loads = _loads(topology, collective, program, served)
+    loads = _loads(topology, collective, program, in_switches)
     if loads is None:
         return Shortfall(len(found), None)
     rates = zip(topology.bandwidths[loads > 0].tolist(), loads[loads > 0].tolist(), strict=True)
@@ -67,21 +67,21 @@ def shortfall(
     return Shortfall(len(found), program.n_chunks * slowest)
 
 
-def _served(topology: Topology, program: Program, asked: Asked) -> set[int]:
+def _in_switches(topology: Topology, program: Program, asked: Asked) -> set[int]:
     """Return sends whose chunks are all copied, or summed, by the switch where their path begins or ends."""
     found = set()
     for send in in_network_sends(topology, program).tolist() if asked.stores or asked.sums else ():
         rank, links = int(program.operation_rank[send]), program.links(int(program.path[send]))
         stores = int(topology.tails[links[0]]) != program.nodes[rank]
-        asker, chunks = (rank, asked.stores) if stores else (int(program.peer[send]), asked.sums)
+        trigger, chunks = (rank, asked.stores) if stores else (int(program.peer[send]), asked.sums)
         first = int(program.first[send])
-        if all((asker, chunk) in chunks for chunk in range(first, first + int(program.count[send]))):
+        if all((trigger, chunk) in chunks for chunk in range(first, first + int(program.count[send]))):
             found.add(send)
     return found
 
 
 def _loads(
-    topology: Topology, collective: Collective, program: Program, served: set[int]
+    topology: Topology, collective: Collective, program: Program, in_switches: set[int]
 ) -> Int64Array | None:
     """Return the chunks over each link, shape (m,); None if some path cannot be extended."""
     relays = {*topology.switches.tolist(), *collective.forwarders}
@@ -116,15 +116,15 @@ def _loads(
         links = program.links(path).tolist()
         before: tuple[int, ...] | None = ()
         after: tuple[int, ...] | None = ()
-        if send not in served:
+        if send not in in_switches:
             before, after = route(senders[send], tails[links[0]]), route(heads[links[-1]], peers[send])
         if before is None or after is None:
             return None
         for link in (*before, *links, *after):
             loads[link] += int(program.count[send])
-    if served:
+    if in_switches:
         joins = network_joins(topology, program, match_messages(program))
-        own = [join for join in joins if join.giver in served or join.taker in served]
+        own = [join for join in joins if join.giver in in_switches or join.taker in in_switches]
         for crossing in group_crossings(topology, program, own):
             loads[crossing.link] += crossing.chunks
     return loads

@@ -85,8 +85,8 @@ class Trial:
 
     def bar(self, other: Trial) -> float:
         """Return the time below which another trial is better; of equal times, the first choice wins."""
-        mine, its = (self.slices, self.protocol, self.form), (other.slices, other.protocol, other.form)
-        return self.seconds if mine < its else nextafter(self.seconds, inf)
+        own, its = (self.slices, self.protocol, self.form), (other.slices, other.protocol, other.form)
+        return self.seconds if own < its else nextafter(self.seconds, inf)
 
 
 class SliceSearch:

@@ -69,26 +69,28 @@ def network_joins(
         chunks = range(int(program.first[number]), int(program.first[number] + program.count[number]))
         adds = bool(program.operation_kind[partner[number]] == OperationKind.RECEIVE_REDUCE)
         if begin >= 0:
-            asker = _asker(topology, program, number, begin, sums=False)
+            trigger = _trigger(topology, program, number, begin, sums=False)
             givers = {
-                _only(copies, (adds, begin, chunk, *asker), topology, "brings", number) for chunk in chunks
+                _only(copies, (adds, begin, chunk, *trigger), topology, "brings", number) for chunk in chunks
             }
             joins += [NetworkJoin(giver, link, number, int(path[0])) for giver, link in sorted(givers)]
         if end >= 0:
-            asker = _asker(topology, program, number, end, sums=True)
-            takers = {_only(sums, (adds, end, chunk, *asker), topology, "takes", number) for chunk in chunks}
+            trigger = _trigger(topology, program, number, end, sums=True)
+            takers = {
+                _only(sums, (adds, end, chunk, *trigger), topology, "takes", number) for chunk in chunks
+            }
             joins += [NetworkJoin(number, int(path[-1]), taker, link) for taker, link in sorted(takers)]
     return tuple(joins)
 
 
-def _asker(
+def _trigger(
     topology: Topology, program: OperationLists, number: int, switch: int, *, sums: bool
 ) -> tuple[int, int]:
     """Return the rank that triggers a copy or sum, and the step; -1 at switches that act by themselves."""
     if topology.turns_round[switch]:
         return -1, -1
-    asker = program.peer[number] if sums else _rank_of(program, number)
-    return int(asker), int(program.step[number])
+    trigger = program.peer[number] if sums else _rank_of(program, number)
+    return int(trigger), int(program.step[number])
 
 
 def _rank_of(program: OperationLists, number: int) -> int:
@@ -139,11 +141,11 @@ def group_crossings(
     found: list[GroupCrossing] = []
     for (send, link, switch, stores), by_chunk in served.items():
         group = members_at(lanes, switch, program.nodes.tolist())
-        asker = int(topology.tails[link] if stores else topology.heads[link])
+        trigger = int(topology.tails[link] if stores else topology.heads[link])
         crossed = Counter(
             other
             for nodes in by_chunk.values()
-            for other in unnamed_crossings(lanes, group, nodes, (asker, switch, link), outward=stores)
+            for other in unnamed_crossings(lanes, group, nodes, (trigger, switch, link), outward=stores)
         )
         found += [GroupCrossing(send, link, other, chunks) for other, chunks in sorted(crossed.items())]
     return tuple(found)
@@ -191,10 +193,10 @@ def _passing(
         first = int(program.first[number])
         adds = bool(program.operation_kind[partner[number]] == OperationKind.RECEIVE_REDUCE)
         for node, link, is_in in through[int(program.path[number])]:
-            asker = _asker(topology, program, number, node, sums=not is_in)
+            trigger = _trigger(topology, program, number, node, sums=not is_in)
             for chunk in range(first, first + int(program.count[number])):
-                for step in {asker[1], -1}:
-                    key = adds, node, chunk, asker[0], step
+                for step in {trigger[1], -1}:
+                    key = adds, node, chunk, trigger[0], step
                     if is_in:
                         enters.setdefault(key, (number, link))
                     else:

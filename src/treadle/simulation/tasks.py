@@ -386,8 +386,8 @@ def _merged_into(graph: TaskGraph, task_of: Int64Array) -> Int64Array:
     level = program.step.astype(np.int64) if _goes_by_steps(graph) else dataflow(program).level
     keys = np.stack([program.operation_rank[sends], program.peer[sends], program.path[sends], level[sends]])
     order = np.argsort(task_of[sends], kind="stable")
-    _, first, bundle = np.unique(keys[:, order], axis=1, return_index=True, return_inverse=True)
-    head[sends[order]] = sends[order][first[bundle.reshape(-1)]]
+    _, first, message = np.unique(keys[:, order], axis=1, return_index=True, return_inverse=True)
+    head[sends[order]] = sends[order][first[message.reshape(-1)]]
     return head
 
 

@@ -57,7 +57,7 @@ def simulation_trace(simulation: Simulation) -> Trace:
     width = total_s / parts
     points = tuple((ticks(part * width), round(100 * float(share), 3)) for part, share in enumerate(shares))
     return Trace(
-        (*_link_lanes(simulation), *_rank_lanes(simulation)),
+        (*_link_tracks(simulation), *_rank_tracks(simulation)),
         (TraceCounter(_LINKS, "links busy", "%", (*points, (ticks(total_s), 0.0))),),
         {
             "fabric": graph.topology.name,
@@ -67,7 +67,7 @@ def simulation_trace(simulation: Simulation) -> Trace:
     )
 
 
-def _link_lanes(simulation: Simulation) -> Iterator[TraceLane]:
+def _link_tracks(simulation: Simulation) -> Iterator[TraceLane]:
     graph, program = simulation.graph, simulation.graph.program
     spans: dict[int, list[TraceSpan]] = {}
     begin, end = _ticks(simulation, simulation.start), _ticks(simulation, simulation.end)
@@ -84,7 +84,7 @@ def _link_lanes(simulation: Simulation) -> Iterator[TraceLane]:
         yield from lanes_apart(_LINKS, f"{resource}: {graph.resource_name(resource)}", own)
 
 
-def _rank_lanes(simulation: Simulation) -> Iterator[TraceLane]:
+def _rank_tracks(simulation: Simulation) -> Iterator[TraceLane]:
     graph, program = simulation.graph, simulation.graph.program
     order = np.argsort(graph.operation, kind="stable")
     order = order[~graph.is_aside[order]]

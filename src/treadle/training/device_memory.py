@@ -129,7 +129,7 @@ class MemoryParts:
 
 
 def memory_parts(
-    pieces: Sequence[Sequence[ModelLayer]],
+    stages: Sequence[Sequence[ModelLayer]],
     order: Iterable[tuple[int, bool]],
     local: LocalWork,
     keeping: Keeping,
@@ -140,7 +140,7 @@ def memory_parts(
 
     Parameters
     ----------
-    pieces : sequence of sequences of ModelLayer
+    stages : sequence of sequences of ModelLayer
         Layers of each virtual stage on this device; one without interleaving.
     order : iterable of (int, bool)
         Passes in their order: the virtual stage, and whether it is a forward pass; ((0, True), (0, False))
@@ -165,25 +165,25 @@ def memory_parts(
     >>> parts.weights_bytes, parts.optimizer_bytes
     (248879616.0, 1493277696.0)
     """
-    layers = [layer for piece in pieces for layer in piece]
-    weights = sum(_kept(layer, local, keeping) for layer in layers)
-    states = sum(_kept(layer, local, keeping, of_state=True) for layer in layers)
+    layers = [*chain.from_iterable(stages)]
+    weights = sum(_stored_elements(layer, local, keeping) for layer in layers)
+    states = sum(_stored_elements(layer, local, keeping, of_state=True) for layer in layers)
     is_training = keeping.is_training
     # without a backward pass only one layer's output is live at a time
-    flowing = max((_kept_of_layer(layer, local, keeping) for layer in layers), default=0.0)
+    flowing = max((_saved_by_layer(layer, local, keeping) for layer in layers), default=0.0)
     return MemoryParts(
-        sum(_kept(layer, local, keeping) * _weight_bytes(layer, keeping) for layer in layers),
+        sum(_stored_elements(layer, local, keeping) * _weight_bytes(layer, keeping) for layer in layers),
         (states if keeping.shards_gradients else weights) * keeping.gradient_bytes * is_training,
         states * keeping.optimizer_bytes * is_training,
-        _gathered(pieces, local, keeping),
-        _activations(pieces, order, local, keeping) if is_training else flowing,
+        _gathered(stages, local, keeping),
+        _activations(stages, order, local, keeping) if is_training else flowing,
         _logits(layers, read or local, keeping),
         _buffers(layers, local, keeping),
         0.0 if is_training else sum(_cache(layer, local, keeping) for layer in layers),
     )
 
 
-def _whole(weight: Weight, local: LocalWork) -> float:
+def _full_elements(weight: Weight, local: LocalWork) -> float:
     """Return the elements of a weight on a rank of tensor and expert parallelism."""
     return weight.elements / (local.tp if weight.split else 1) / (local.ep if weight.expert else 1)
 
@@ -192,11 +192,13 @@ def _shards(weight: Weight, keeping: Keeping) -> int:
     return keeping.expert_shards if weight.expert else keeping.weight_shards
 
 
-def _kept(layer: ModelLayer, local: LocalWork, keeping: Keeping, *, of_state: bool = False) -> float:
+def _stored_elements(
+    layer: ModelLayer, local: LocalWork, keeping: Keeping, *, of_state: bool = False
+) -> float:
     found = 0.0
     for weight in layer.weights:
         state = (keeping.expert_state_shards if weight.expert else keeping.state_shards) if of_state else 1
-        found += _whole(weight, local) / _shards(weight, keeping) / state
+        found += _full_elements(weight, local) / _shards(weight, keeping) / state
     return found
 
 
@@ -205,17 +207,20 @@ def _weight_bytes(layer: ModelLayer, keeping: Keeping) -> int:
     return keeping.weight_bytes if own is None or not layer.cache_elements else own
 
 
-def _gathered(pieces: Sequence[Sequence[ModelLayer]], local: LocalWork, keeping: Keeping) -> float:
+def _gathered(stages: Sequence[Sequence[ModelLayer]], local: LocalWork, keeping: Keeping) -> float:
     """Return the bytes of gathered layers, in use and ahead, and of full gradients."""
 
     def sharded(layer: ModelLayer) -> float:
-        return sum(_whole(weight, local) for weight in layer.weights if _shards(weight, keeping) > 1)
+        return sum(_full_elements(weight, local) for weight in layer.weights if _shards(weight, keeping) > 1)
 
     if keeping.shards_gradients:
-        full = (sum(_whole(weight, local) for weight in layer.weights) for one in pieces for layer in one)
+        full = (
+            sum(_full_elements(weight, local) for weight in layer.weights)
+            for layer in chain.from_iterable(stages)
+        )
         return max(full, default=0.0) * keeping.gradient_bytes
 
-    by_stage = [[sharded(layer) for layer in layers] for layers in pieces]
+    by_stage = [[sharded(layer) for layer in layers] for layers in stages]
     sizes = [*chain.from_iterable(by_stage)]
     gathered = sum(sizes)
     if keeping.reshard_after_forward or not keeping.is_training:
@@ -235,31 +240,34 @@ def _saved_bytes(layer: ModelLayer, part: Saved, local: LocalWork, keeping: Keep
     return float(part.elements) * tokens / shards * keeping.element_bytes
 
 
-def _kept_of_layer(layer: ModelLayer, local: LocalWork, keeping: Keeping) -> float:
+def _saved_by_layer(layer: ModelLayer, local: LocalWork, keeping: Keeping) -> float:
     """Return the bytes that a layer saves for a micro-batch, without logits."""
     has_scores = keeping.recompute != "attention" and not keeping.fused_attention
-    kept = [part for part in layer.saved if part.name != LOGITS and (has_scores or not part.in_attention)]
-    return sum(_saved_bytes(layer, part, local, keeping) for part in kept)
+    return sum(
+        _saved_bytes(layer, part, local, keeping)
+        for part in layer.saved
+        if part.name != LOGITS and (has_scores or not part.in_attention)
+    )
 
 
 def _activations(
-    pieces: Sequence[Sequence[ModelLayer]],
+    stages: Sequence[Sequence[ModelLayer]],
     order: Iterable[tuple[int, bool]],
     local: LocalWork,
     keeping: Keeping,
 ) -> float:
     """Return the peak of saved bytes over the passes of the stage."""
-    saved, recomputed = [0.0] * len(pieces), 0.0
-    for stage, layers in enumerate(pieces):
+    saved, recomputed = [0.0] * len(stages), 0.0
+    for stage, layers in enumerate(stages):
         for layer in layers:
-            own = _kept_of_layer(layer, local, keeping)
+            own = _saved_by_layer(layer, local, keeping)
             if keeping.recompute == "full" and layer.is_checkpointed:
                 # a block keeps its input, if that is smaller; one block at a time is computed again
                 recomputed = max(recomputed, own)
                 entry = Saved("input", layer.boundary_elements, split=False)
                 own = min(own, _saved_bytes(layer, entry, local, keeping))
             saved[stage] += own
-    in_flight = [0] * len(pieces)
+    in_flight = [0] * len(stages)
     most = 0.0
     for stage, is_forward in order:
         in_flight[stage] += 1 if is_forward else -1
@@ -289,15 +297,15 @@ def _buffers(layers: Sequence[ModelLayer], local: LocalWork, keeping: Keeping) -
         if local.tp > 1 and layer.reductions:
             gathered = max(gathered, layer.boundary_elements * tokens)
         if local.cp > 1:
-            pieces = min(local.tp, layer.kv_pieces)
-            passed = max(passed, layer.kv_elements * tokens * local.cp / pieces)
+            n_parts = min(local.tp, layer.kv_pieces)
+            passed = max(passed, layer.kv_elements * tokens * local.cp / n_parts)
     return (exchanged + gathered + passed) * keeping.element_bytes
 
 
 def _cache(layer: ModelLayer, local: LocalWork, keeping: Keeping) -> float:
     tokens = local.tokens[layer.stream]
-    kept = min(tokens, layer.cache_window or tokens)
-    elements = float(local.sequences) * layer.cache_elements * kept / local.cp
+    cached = min(tokens, layer.cache_window or tokens)
+    elements = float(local.sequences) * layer.cache_elements * cached / local.cp
     return elements / min(local.tp, layer.kv_pieces) * keeping.element_bytes
 
 

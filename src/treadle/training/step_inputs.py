@@ -23,7 +23,7 @@ def costs_of_rows(
     fabrics: FabricLike | Sequence[FabricLike],
     schedules: Sequence[str] | str,
     mesh: Mesh,
-    asked: AskedStep,
+    step: AskedStep,
     options: TrainKeywords,
 ) -> list[FabricCosts]:
     """Return the costs of each fabric by each schedule, fabrics first; FormatError without either."""
@@ -43,7 +43,7 @@ def costs_of_rows(
             messages=message_costs(topology, alpha_s=alpha_s, cost_model=cost_model),
             forward=options.get("forward", False),
             simulates=options.get("simulates", True),
-            network=asked.network,
+            network=step.network,
         )
         for topology in topologies
         for record in records

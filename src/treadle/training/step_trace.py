@@ -19,21 +19,21 @@ def step_trace(timeline: Timeline, about: Mapping[str, Detail]) -> Trace:
     Raises ScheduleError if there are more events than viewers show.
     """
     check_event_count(len(timeline.tasks), "use fewer micro-batches")
-    spans: dict[tuple[int, str], list[TraceSpan]] = {lane: [] for lane in lanes_of(timeline)}
+    spans: dict[tuple[int, str], list[TraceSpan]] = {track: [] for track in lanes_of(timeline)}
     for place, task in enumerate(timeline.tasks):
         begin, end = ticks(float(timeline.starts[place])), ticks(float(timeline.ends[place]))
         span = TraceSpan(task.name, begin, end, _about(place, task), task.category.value)
         spans[task.device, task.stream].append(span)
-    lanes: list[TraceLane] = []
+    tracks: list[TraceLane] = []
     for (device, stream), own in spans.items():
-        lanes += lanes_apart(f"device {device}", stream, own)
-    return Trace(tuple(lanes), about=about)
+        tracks += lanes_apart(f"device {device}", stream, own)
+    return Trace(tuple(tracks), about=about)
 
 
 def lanes_of(timeline: Timeline) -> tuple[tuple[int, str], ...]:
     """Return devices and their streams, the compute stream of each first, the others in order of tasks."""
     found = dict.fromkeys((task.device, task.stream) for task in timeline.tasks)
-    return tuple(sorted(found, key=lambda lane: (lane[0], lane[1] != COMPUTE_STREAM)))
+    return tuple(sorted(found, key=lambda track: (track[0], track[1] != COMPUTE_STREAM)))
 
 
 def _about(place: int, task: Task) -> dict[str, Detail]:
@@ -53,23 +53,23 @@ def step_picture(timeline: Timeline, title: str, *, file_format: str = "png") ->
 
     Raises ScheduleError for another format, and MissingDependencyError without matplotlib.
     """
-    lanes = lanes_of(timeline)[:MOST_LANES]
-    places = {lane: place for place, lane in enumerate(lanes)}
-    figure = new_figure(10.0, 1.6 + 0.4 * max(2, len(lanes)), file_format)
+    tracks = lanes_of(timeline)[:MOST_LANES]
+    places = {track: place for place, track in enumerate(tracks)}
+    figure = new_figure(10.0, 1.6 + 0.4 * max(2, len(tracks)), file_format)
     axes = figure.add_subplot()
     bars: dict[tuple[Category, int], list[tuple[float, float]]] = {}
     for place, task in enumerate(timeline.tasks):
-        lane = places.get((task.device, task.stream))
+        track = places.get((task.device, task.stream))
         begin, end = float(timeline.starts[place]) * 1e3, float(timeline.ends[place]) * 1e3
-        if lane is not None and end > begin:
-            bars.setdefault((task.category, lane), []).append((begin, end - begin))
+        if track is not None and end > begin:
+            bars.setdefault((task.category, track), []).append((begin, end - begin))
     labelled: set[Category] = set()
-    for (category, lane), spans in bars.items():
+    for (category, track), spans in bars.items():
         label = None if category in labelled else category.value
         labelled.add(category)
-        axes.broken_barh(spans, (lane + 0.1, 0.8), facecolors=_COLOURS[category.value], label=label)
-    names = [f"{device}: {stream}" if len(timeline.devices) > 1 else stream for device, stream in lanes]
-    axes.set_yticks([place + 0.5 for place in range(len(lanes))], names)
+        axes.broken_barh(spans, (track + 0.1, 0.8), facecolors=_COLOURS[category.value], label=label)
+    names = [f"{device}: {stream}" if len(timeline.devices) > 1 else stream for device, stream in tracks]
+    axes.set_yticks([place + 0.5 for place in range(len(tracks))], names)
     axes.invert_yaxis()
     axes.set_xlim(0, float(timeline.total_s) * 1e3 or 1)
     axes.set_xlabel("time (ms)")

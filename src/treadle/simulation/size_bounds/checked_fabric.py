@@ -134,17 +134,17 @@ class CheckedFabric:
             reached: set[int] = set()
             for node in todo:
                 for other, latency in leaving.get(node, ()):
-                    mine = near.setdefault(other, {})
+                    sources = near.setdefault(other, {})
                     for source, way in list(near[node].items()):
                         way += latency
-                        if way >= mine.get(source, way + 1):
+                        if way >= sources.get(source, way + 1):
                             continue
-                        if source not in mine and len(mine) == 2:
-                            farthest = max(mine, key=mine.__getitem__)
-                            if way >= mine[farthest]:
+                        if source not in sources and len(sources) == 2:
+                            farthest = max(sources, key=sources.__getitem__)
+                            if way >= sources[farthest]:
                                 continue
-                            del mine[farthest]
-                        mine[source] = way
+                            del sources[farthest]
+                        sources[source] = way
                         reached.add(other)
             todo = reached
         return min(way for node in nodes for source, way in near[node].items() if source != node)

@@ -50,7 +50,7 @@ _MOST_ALIKE = 2
 """Boxes, and ranks, of one bandwidth that are tried."""
 
 
-def windows(terms: MessageTerms, collective: Collective, witness: Witness) -> tuple[Window, ...]:
+def windows(terms: MessageTerms, collective: Collective, certificate: Witness) -> tuple[Window, ...]:
     """Return weighted bandwidth by idle time of links, the shortest first.
 
     Every certificate's bound is linear in the bandwidths: a sum of bandwidths times weights, where each byte
@@ -60,23 +60,23 @@ def windows(terms: MessageTerms, collective: Collective, witness: Witness) -> tu
     topology = terms.topology
     # nodes where messages that cross begin, and where they end
     starts = ends = mask_of(topology.n_nodes, topology.compute_nodes)
-    if isinstance(witness, CutWitness):
-        inside = mask_of(topology.n_nodes, list(witness.nodes))
+    if isinstance(certificate, CutWitness):
+        inside = mask_of(topology.n_nodes, list(certificate.nodes))
         starts, ends = starts & inside, ends & ~inside
         if collective.kind.reduces:
             starts, ends = ends, starts
     idle, rates = _idle_ns(terms, starts, ends), terms.rates()
-    alike: defaultdict[tuple[int, int, int], list[int]] = defaultdict(list)
+    equal_links: defaultdict[tuple[int, int, int], list[int]] = defaultdict(list)
     for link in np.flatnonzero(terms.carries).tolist():
-        alike[int(idle[link]), int(topology.bandwidths[link]), int(rates[link])].append(link)
-    total = rest = witness.bound(topology, collective)
+        equal_links[int(idle[link]), int(topology.bandwidths[link]), int(rates[link])].append(link)
+    total = rest = certificate.bound(topology, collective)
     found: defaultdict[int, Fraction] = defaultdict(Fraction)
-    for (pause, own, rate), links in alike.items():
+    for (pause, own, rate), links in equal_links.items():
         part = total
-        if len(alike) > 1 or topology.injection_bytes_per_s.any():
+        if len(equal_links) > 1 or topology.injection_bytes_per_s.any():
             bandwidths = topology.bandwidths.copy()
             bandwidths[links] = other = 1 if own > 1 else 2  # every fabric may have these
-            changed = witness.bound(replace(topology, bandwidths=bandwidths), collective)
+            changed = certificate.bound(replace(topology, bandwidths=bandwidths), collective)
             part = (changed - total) * own / (other - own)
         rest -= part
         if part:
@@ -119,13 +119,13 @@ def cut_candidates(terms: MessageTerms, collective: Collective) -> Iterator[Witn
             both = [DistanceWitness(side.astype(np.int64)) for side in (here & ~there, ~here & there)]
         else:
             both = [CutWitness(nodes), CutWitness(others)]
-        for witness in both:
+        for certificate in both:
             try:
-                proves = witness.bound(topology, collective) > 0
+                proves = certificate.bound(topology, collective) > 0
             except ScheduleError:
                 continue
             if proves:
-                yield witness
+                yield certificate
 
 
 def _node_sets(terms: MessageTerms) -> Iterator[BoolArray]:
@@ -134,7 +134,7 @@ def _node_sets(terms: MessageTerms) -> Iterator[BoolArray]:
     numbers: list[Int32Array] = [np.arange(topology.n_nodes, dtype=np.int32)]
     if is_near(terms).any():
         numbers.append(boxes_of(terms))
-    seen: defaultdict[tuple[int, int, int, int], int] = defaultdict(int)
+    counts: defaultdict[tuple[int, int, int, int], int] = defaultdict(int)
     for place, number in enumerate(numbers):
         for group in np.unique(number[topology.compute_nodes]).tolist():
             inside: BoolArray = number == group
@@ -142,8 +142,8 @@ def _node_sets(terms: MessageTerms) -> Iterator[BoolArray]:
             leaving, entering = topology.bandwidths[here & ~there], topology.bandwidths[~here & there]
             ranks = int(topology.is_compute[inside].sum())
             key = (place, ranks, int(leaving.sum()), int(entering.sum()))
-            seen[key] += 1
-            if seen[key] <= _MOST_ALIKE and ranks < len(topology.compute_nodes):
+            counts[key] += 1
+            if counts[key] <= _MOST_ALIKE and ranks < len(topology.compute_nodes):
                 yield inside
 
 

@@ -54,21 +54,21 @@ def direct_check(fabric: CheckedFabric, collective: Collective) -> Check:
     start = cost.occupancy_ns + cost.alpha_ns
 
     @cache
-    def pairs_of(witness: DirectWitness) -> tuple[int, int, list[tuple[int, int]], int]:
+    def pairs_of(certificate: DirectWitness) -> tuple[int, int, list[tuple[int, int]], int]:
         """Return the number of pairs, the shortest time of two messages, links by idle time, the top rate."""
-        if not 0 <= witness.source < n:
-            raise ScheduleError(f"size bound: rank {witness.source} of {n}")
-        node = nodes[witness.source]
+        if not 0 <= certificate.source < n:
+            raise ScheduleError(f"size bound: rank {certificate.source} of {n}")
+        node = nodes[certificate.source]
         demands = collective.pair_demands.between if exchanges else None
         targets = [
             nodes[target]
             for target in range(n)
-            if target != witness.source
-            and way[node].get(nodes[target], -_BEYOND) + start >= witness.least_ns
-            and (demands is None or demands[witness.source, target])
+            if target != certificate.source
+            and way[node].get(nodes[target], -_BEYOND) + start >= certificate.least_ns
+            and (demands is None or demands[certificate.source, target])
         ]
         if not targets:
-            raise ScheduleError(f"size bound: no pair is {witness.least_ns} ns apart")
+            raise ScheduleError(f"size bound: no pair is {certificate.least_ns} ns apart")
         two_ns = min(
             (
                 first + way[middle][target] + 2 * start
@@ -85,8 +85,8 @@ def direct_check(fabric: CheckedFabric, collective: Collective) -> Check:
         ]
         return len(targets), two_ns, pauses, max(rate for *_, rate in leaving)
 
-    def check(witness: DirectWitness, claimed: Fraction, size_bytes: int) -> None:
-        many, two_ns, pauses, fastest = pairs_of(witness)
+    def check(certificate: DirectWitness, claimed: Fraction, size_bytes: int) -> None:
+        many, two_ns, pauses, fastest = pairs_of(certificate)
         if two_ns < claimed:
             raise ScheduleError(f"size bound: two messages reach a pair after {two_ns} ns, before {claimed}")
         if carried(pauses, claimed) > many * (cost.occupancy_ns + part * size_bytes * 10**9 / fastest):
@@ -123,18 +123,20 @@ def relayed_check(fabric: CheckedFabric, collective: Collective) -> Check:
         (_in_ns(before, scale), _in_ns(after, scale), count) for (before, after), count in sides.items()
     ]
 
-    def check(witness: RelayedWitness, claimed: Fraction, size_bytes: int) -> None:
-        worth = witness.worth_ns
+    def check(certificate: RelayedWitness, claimed: Fraction, size_bytes: int) -> None:
+        price_ns = certificate.worth_ns
         if 3 * (start + min(hop[2] for hop in hops)) < claimed:
             raise ScheduleError(f"size bound: three messages may end before {claimed} ns")
-        if worth < 0:
-            raise ScheduleError(f"size bound: a contribution has the price {worth} ns, expected none or more")
+        if price_ns < 0:
+            raise ScheduleError(
+                f"size bound: a contribution has the price {price_ns} ns, expected none or more"
+            )
         each = Fraction(cost.occupancy_ns, size_bytes)
         saved = sum(
-            count * _most_saved(senders, receivers, worth, claimed - start, each, start)
+            count * _most_saved(senders, receivers, price_ns, claimed - start, each, start)
             for senders, receivers, count in around
         )
-        needed = (worth * n * (n - 1) - saved) * size_bytes
+        needed = (price_ns * n * (n - 1) - saved) * size_bytes
         if carried(((hop[2] + cost.alpha_ns, 1) for hop in hops), claimed) > needed:
             raise ScheduleError(f"size bound: links may have carried all by {claimed} ns")
 
@@ -146,14 +148,14 @@ def _in_ns(side: _Side, scale: int) -> _Ranks:
 
 
 def _most_saved(
-    senders: _Ranks, receivers: _Ranks, worth: Fraction, left: Fraction, each: Fraction, start: int
+    senders: _Ranks, receivers: _Ranks, price_ns: Fraction, left: Fraction, each: Fraction, start: int
 ) -> Fraction:
     """Return the most that a rank's messages of a byte bring, less the link time that they take.
 
     Parameters
     ----------
     senders, receivers : Counter
-    worth : Fraction
+    price_ns : Fraction
         Price of a contribution, ns.
     left : Fraction
         Time after the gap and alpha of a single message until the claimed time, ns.
@@ -168,9 +170,9 @@ def _most_saved(
     best = Fraction(0)
     for chosen in product((False, True), repeat=len(reached)):
         taken = [one for one, is_taken in zip(reached, chosen, strict=True) if is_taken]
-        total = sum((many * (worth - price - each) for _, price, many in taken), Fraction(0))
+        total = sum((many * (price_ns - price - each) for _, price, many in taken), Fraction(0))
         for (way, price), many in senders.items():
             helped = sum(count for other, _, count in taken if way + other + start < left)
-            total += many * max(Fraction(0), worth * helped - price - each)
+            total += many * max(Fraction(0), price_ns * helped - price - each)
         best = max(best, total)
     return best

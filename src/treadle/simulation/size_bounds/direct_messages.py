@@ -80,8 +80,9 @@ def direct_pairs(terms: MessageTerms, collective: Collective) -> Iterator[Direct
     """Yield pairs that may give a bound: those of some ranks, at least so far apart."""
     kind, nodes, n = collective.kind, np.array(collective.ranks), collective.n_ranks
     exchanges = kind is CollectiveKind.ALLTOALL
-    is_even = exchanges or (kind in _DIRECT and len(set(collective.shard_weights)) == 1)
-    if not is_even or collective.groups is not None or not _has_one_class(terms):
+    if collective.groups is not None or not (exchanges or kind in _DIRECT) or not _has_one_class(terms):
+        return
+    if not exchanges and len(set(collective.shard_weights)) > 1:
         return
     ways = terms.ways(np.eye(terms.topology.n_nodes, dtype=np.bool_))
     gap, alpha = (terms.least_of(one, terms.classes) for one in ("occupancy_ns", "alpha_ns"))
@@ -144,14 +145,14 @@ class RelayedMessages:
             for one in sources
             for other in targets
         }
-        best, worth_ns = Fraction(-1), Fraction(0)
+        best, price_ns = Fraction(-1), Fraction(0)
         for limit in [*sorted(one for one in near if one < self.three_ns), self.three_ns]:
             if limit > best:
-                worth, needed = self._needed(limit, size_bytes)
+                price, needed = self._needed(limit, size_bytes)
                 time = min(Fraction(limit), time_to_carry(self.pauses_ns, needed * size_bytes))
                 if time > best:
-                    best, worth_ns = time, worth
-        return best / 10**9, RelayedWitness(worth_ns)
+                    best, price_ns = time, price
+        return best / 10**9, RelayedWitness(price_ns)
 
     def _needed(self, limit: int, size_bytes: int) -> tuple[Fraction, Fraction]:
         """Return the best price of a contribution, and the link time of a byte, ns, before a limit."""
@@ -164,11 +165,11 @@ class RelayedMessages:
         }
         pairs = self.n_ranks * (self.n_ranks - 1)
 
-        def needed(worth: Fraction) -> Fraction:
+        def needed(price: Fraction) -> Fraction:
             saved = sum(
-                many * max(worth * brought - taken for brought, taken in hull) for hull, many in hulls
+                many * max(price * brought - taken for brought, taken in hull) for hull, many in hulls
             )
-            return worth * pairs - saved
+            return price * pairs - saved
 
         # Beyond the last slope everything possible is brought. If that is not all, no link time suffices.
         slopes.add(max(slopes, default=Fraction(0)) + _BEYOND_NS)
@@ -240,9 +241,9 @@ def _neighbourhoods(terms: MessageTerms) -> Counter[_Around] | None:
     for node in range(len(latency)):
         sides = []
         for ways, steps in ((latency[:, node], hops[:, node]), (latency[node], hops[node])):
-            alike = Counter(zip(ways.tolist(), steps.tolist(), strict=True))
-            alike.pop((0, 0))
-            classes = tuple((way, each * step, many) for (way, step), many in sorted(alike.items()))
+            classes_of = Counter(zip(ways.tolist(), steps.tolist(), strict=True))
+            classes_of.pop((0, 0))
+            classes = tuple((way, each * step, many) for (way, step), many in sorted(classes_of.items()))
             costs = [cost for _, cost, _ in classes]
             # the nearest ranks send first only if they are also the cheapest
             if len(classes) > _MOST_CLASSES or costs != sorted(costs):

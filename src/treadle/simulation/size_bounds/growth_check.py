@@ -24,32 +24,37 @@ def growth_check(fabric: CheckedFabric, collective: Collective) -> Check:
     n, kind = collective.n_ranks, collective.kind
     is_counted = kind in (CollectiveKind.ALLREDUCE, CollectiveKind.ALLGATHER)
     on_all_ranks = set(collective.ranks) == set(fabric.topology.compute_nodes.tolist())
-    is_even = len(set(collective.shard_weights)) == 1 and not collective.groups
+    is_even = not collective.groups and len(set(collective.shard_weights)) == 1
 
     @cache  # all sizes share the certificate
-    def check_values(witness: GrowthWitness) -> None:
-        if not (is_counted and on_all_ranks and is_even) or fabric.mixes or witness.step_ns < 1:
+    def check_values(certificate: GrowthWitness) -> None:
+        if not (is_counted and on_all_ranks and is_even) or fabric.mixes or certificate.step_ns < 1:
             raise ScheduleError(f"size bound: growth of data in this {kind} is not counted")
-        for message in fabric.spreading(witness.box_ranks, witness.near, witness.far):
+        for message in fabric.spreading(certificate.box_ranks, certificate.near, certificate.far):
             _check_class(fabric, *message)
-        if witness.leaving_bytes_per_s is not None:
-            _check_leaving(fabric, collective, witness.far, witness.leaving_bytes_per_s)
+        if certificate.leaving_bytes_per_s is not None:
+            _check_leaving(fabric, collective, certificate.far, certificate.leaving_bytes_per_s)
 
-    def check(witness: GrowthWitness, claimed: Fraction, size_bytes: int) -> None:
-        check_values(witness)
-        if _most_pairs(witness, n, size_bytes, claimed, sums=kind is CollectiveKind.ALLREDUCE) >= n * _UNIT:
+    def check(certificate: GrowthWitness, claimed: Fraction, size_bytes: int) -> None:
+        check_values(certificate)
+        if (
+            _most_pairs(certificate, n, size_bytes, claimed, sums=kind is CollectiveKind.ALLREDUCE)
+            >= n * _UNIT
+        ):
             raise ScheduleError(f"size bound: all ranks may have all data before {claimed} ns")
 
     return check
 
 
-def _most_pairs(witness: GrowthWitness, n: int, size_bytes: int, claimed_ns: Fraction, *, sums: bool) -> int:
+def _most_pairs(
+    certificate: GrowthWitness, n: int, size_bytes: int, claimed_ns: Fraction, *, sums: bool
+) -> int:
     """Return an upper bound on the pairs of each rank on average, in units, at a time rounded up to a step.
 
     `sums` is true for an allreduce, false for an allgather.
     """
-    step, far, near = witness.step_ns, witness.far, witness.near
-    over_far = _adds(far, n, size_bytes, sums=sums, leaving=witness.leaving_bytes_per_s)
+    step, far, near = certificate.step_ns, certificate.far, certificate.near
+    over_far = _adds(far, n, size_bytes, sums=sums, leaving=certificate.leaving_bytes_per_s)
     over_near = None if near is None else _adds(near, n, size_bytes, sums=sums)
     far_sums, near_sums, via_far = [0], [0], [_UNIT]  # the first two are sums over all steps before
     everything = _UNIT
@@ -58,7 +63,7 @@ def _most_pairs(witness: GrowthWitness, n: int, size_bytes: int, claimed_ns: Fra
         within = 0
         if near is not None:
             first = place - (near.gap_ns + near.delay_ns) // step
-            within = (witness.box_ranks - 1) * via_far[first] if first >= 0 else 0
+            within = (certificate.box_ranks - 1) * via_far[first] if first >= 0 else 0
             if not near.copies:
                 within = min(within, near_sums[max(0, place - near.delay_ns // step)])
         everything = min(n * _UNIT, via_far[-1] + within)

@@ -73,27 +73,29 @@ def _class(
     return GrowthClass(costs.gap_ns, costs.delay_ns, tuple(map(max, zip_longest(*own, fillvalue=0))), copies)
 
 
-def growth_time_ns(witness: GrowthWitness, collective: Collective, size_bytes: int, above_ns: float) -> int:
+def growth_time_ns(
+    certificate: GrowthWitness, collective: Collective, size_bytes: int, above_ns: float
+) -> int:
     """Return a time before which not all data can be known, ns; 0 if it is below another or far away.
 
     Goes by steps of a grid: the pairs at the end of a step count from its beginning, and delays are rounded
     down to steps.
     """
-    step = _GRID * witness.step_ns
+    step = _GRID * certificate.step_ns
     if above_ns > _MOST_STEPS * step:
         return 0
-    n, near, far = collective.n_ranks, witness.near, witness.far
+    n, near, far = collective.n_ranks, certificate.near, certificate.far
     sums = collective.kind is CollectiveKind.ALLREDUCE
     via_far = [1.0]
     grown_near, grown_far = [0.0], [0.0]  # integrals of rates up to each step
-    leaving = witness.leaving_bytes_per_s
+    leaving = certificate.leaving_bytes_per_s
     cap = float("inf") if leaving is None else leaving * 1e-9 / size_bytes
     for place in range(1, _MOST_STEPS + 1):
         here = 1 + grown_far[max(0, place - far.delay_ns // step)]
         inside = 0.0
         if near is not None:
             begun = place - (near.gap_ns + near.delay_ns) // step
-            inside = (witness.box_ranks - 1) * via_far[begun] if begun >= 0 else 0.0
+            inside = (certificate.box_ranks - 1) * via_far[begun] if begun >= 0 else 0.0
             if not near.copies:
                 inside = min(inside, grown_near[max(0, place - near.delay_ns // step)])
         everything = min(here + inside, float(n))

@@ -46,7 +46,7 @@ _Times = Callable[[int], list[tuple[Fraction, SizeWitness]]]
 
 def size_bounds(
     problem: Problem,
-    witness: Witness | None,
+    certificate: Witness | None,
     sizes: Sequence[int],
     *,
     options: SimulationOptions | None = None,
@@ -60,7 +60,7 @@ def size_bounds(
     if options is None:
         options, cost_model = SimulationOptions(), cost_model or default_cost_model(problem.topology)
     topology, collective = problem.topology, problem.collective
-    found = find_size_bounds(topology, collective, witness, sizes, options, cost_model)
+    found = find_size_bounds(topology, collective, certificate, sizes, options, cost_model)
     check_size_bounds(topology, collective, protocols_of(options, cost_model), found)
     return found
 
@@ -78,7 +78,7 @@ def protocols_of(options: SimulationOptions, model: CostModel | None) -> tuple[P
 def find_size_bounds(
     topology: Topology,
     collective: Collective,
-    witness: Witness | None,
+    certificate: Witness | None,
     sizes: Sequence[int],
     options: SimulationOptions,
     model: CostModel | None = None,
@@ -88,7 +88,10 @@ def find_size_bounds(
     # ranks that send in turn are counted only if messages share links one by one, not as fluids
     in_turn = options.sharing is not Sharing.FAIR
     by_protocol = [
-        (protocol.name if is_named else "", _bounds(topology, collective, witness, protocol, in_turn=in_turn))
+        (
+            protocol.name if is_named else "",
+            _bounds(topology, collective, certificate, protocol, in_turn=in_turn),
+        )
         for protocol in protocols_of(options, model)
     ]
     bounds = ([SizeBound(size, name, proofs(size)) for name, proofs in by_protocol] for size in sizes)
@@ -96,7 +99,12 @@ def find_size_bounds(
 
 
 def _bounds(
-    topology: Topology, collective: Collective, witness: Witness | None, protocol: Protocol, *, in_turn: bool
+    topology: Topology,
+    collective: Collective,
+    certificate: Witness | None,
+    protocol: Protocol,
+    *,
+    in_turn: bool,
 ) -> Callable[[int], tuple[SizeProof, ...]]:
     """Return the proofs under a protocol as a function of the size, the latest first."""
     terms, launch = message_terms(topology, protocol), Fraction(protocol.launch_ns, 10**9)
@@ -104,7 +112,7 @@ def _bounds(
     kinds: list[_Times] = []
     if (pair := farthest_pair(terms, collective)) is not None:
         fixed.append(SizeProof(launch + Fraction(pair[1], 10**9), pair[0]))
-    crossings = [] if witness is None else [witness]
+    crossings = [] if certificate is None else [certificate]
     crossings += cut_candidates(terms, collective)
     known = [(one, windows(terms, collective, one)) for one in crossings]
     kinds.append(lambda size: [(crossing_time(at, size), CrossingWitness(one)) for one, at in known if at])
@@ -150,24 +158,24 @@ def size_reasons(
     names = [topology.node_names[node] for node in collective.ranks]
     last = {proof.witness.kind: proof.witness for bound in bounds for proof in bound.proofs}
     for kind in PROOF_KINDS:
-        witness = last.get(kind)
-        if isinstance(witness, CrossingWitness):
-            if isinstance(witness.witness, CutWitness):
-                yield kind, _set_words(topology, witness.witness.nodes)
+        certificate = last.get(kind)
+        if isinstance(certificate, CrossingWitness):
+            if isinstance(certificate.witness, CutWitness):
+                yield kind, _set_words(topology, certificate.witness.nodes)
             else:
                 yield kind, "data must cross links, each at its price"
-        elif isinstance(witness, PairWitness):
-            yield kind, f"{names[witness.target]} needs data of {names[witness.source]}"
-        elif isinstance(witness, ReachWitness):
-            yield kind, f"{witness.count} ranks must have {names[witness.source]}'s data"
-        elif isinstance(witness, GrowthWitness):
+        elif isinstance(certificate, PairWitness):
+            yield kind, f"{names[certificate.target]} needs data of {names[certificate.source]}"
+        elif isinstance(certificate, ReachWitness):
+            yield kind, f"{certificate.count} ranks must have {names[certificate.source]}'s data"
+        elif isinstance(certificate, GrowthWitness):
             yield kind, "a message adds at most what its sender has, and what its bytes hold"
-        elif isinstance(witness, DirectWitness):
-            name, least_us = names[witness.source], witness.least_ns / 1000
+        elif isinstance(certificate, DirectWitness):
+            name, least_us = names[certificate.source], certificate.least_ns / 1000
             yield kind, f"{name} sends to ranks {least_us:g} us away one by one"
-        elif isinstance(witness, GatheredWitness):
-            yield kind, f"{_set_words(topology, witness.nodes)}: gathered and passed on once, or twice"
-        elif isinstance(witness, RelayedWitness):
+        elif isinstance(certificate, GatheredWitness):
+            yield kind, f"{_set_words(topology, certificate.nodes)}: gathered and passed on once, or twice"
+        elif isinstance(certificate, RelayedWitness):
             yield kind, "one message or two bring each contribution, and their bytes hold links"
 
 

@@ -79,13 +79,13 @@ def shortest_ns(terms: MessageTerms, among: BoolArray) -> int:
     return int(min(direct, out + into))
 
 
-def reach_time_ns(witness: ReachWitness) -> int:
+def reach_time_ns(certificate: ReachWitness) -> int:
     """Return when `count` ranks can have the data at the earliest, ns after the first message could begin.
 
     Each rank with the data sends near messages to its box until all ranks there may have it, and far messages
     to new boxes, over all its links without a pause. In truth messages share links, and boxes run out.
     """
-    near, far, box_ranks = witness.near, witness.far, witness.box_ranks
+    near, far, box_ranks = certificate.near, certificate.far, certificate.box_ranks
     floods = far is not None and (far.copies or not far.gap_ns)
     everywhere = far.gap_ns + far.delay_ns if far is not None and floods else FAR_NS
     reached = [1]  # ranks by box
@@ -100,7 +100,7 @@ def reach_time_ns(witness: ReachWitness) -> int:
             heappush(events, (time + far.gap_ns + far.delay_ns, -1))
 
     begin(0, 0)
-    while total < witness.count:
+    while total < certificate.count:
         now, box = heappop(events) if events else (everywhere, -1)
         if now >= everywhere:
             return everywhere

@@ -70,8 +70,8 @@ def _pair_check(fabric: CheckedFabric, collective: Collective) -> Check:
     """Check that the target needs the source's data, and that these arrive no sooner than claimed."""
 
     @cache  # all sizes share the proof
-    def check(witness: PairWitness, claimed: Fraction) -> None:
-        source, target = witness.source, witness.target
+    def check(certificate: PairWitness, claimed: Fraction) -> None:
+        source, target = certificate.source, certificate.target
         if not 0 <= min(source, target) <= max(source, target) < collective.n_ranks:
             raise ScheduleError(f"size bound: ranks {source} and {target} of {collective.n_ranks}")
         if target not in _recipients(collective, source):
@@ -88,7 +88,7 @@ def _pair_check(fabric: CheckedFabric, collective: Collective) -> Check:
                     f"size bound: rank {target} may have rank {source}'s data after {least} ns, not {claimed}"
                 )
 
-    return lambda witness, claimed, _: check(witness, claimed)
+    return lambda certificate, claimed, _: check(certificate, claimed)
 
 
 def _recipients(collective: Collective, source: int) -> set[int]:
@@ -118,30 +118,30 @@ def _reach_check(fabric: CheckedFabric, collective: Collective) -> Check:
         raise ScheduleError("size bound: switches change the class of messages; no count of ranks holds")
 
     @cache  # all sizes share the proof
-    def check(witness: ReachWitness, claimed: Fraction) -> None:
-        needing = len(_recipients(collective, witness.source))
-        if needing + 1 < witness.count:
+    def check(certificate: ReachWitness, claimed: Fraction) -> None:
+        needing = len(_recipients(collective, certificate.source))
+        if needing + 1 < certificate.count:
             raise ScheduleError(
-                f"size bound: {needing} ranks need data of rank {witness.source}, not {witness.count - 1}"
+                f"size bound: {needing} ranks need rank {certificate.source}'s data, not {certificate.count - 1}"
             )
-        for kind in fabric.spreading(witness.box_ranks, witness.near, witness.far):
+        for kind in fabric.spreading(certificate.box_ranks, certificate.near, certificate.far):
             fabric.check_class(*kind)
-        reached = _most_reached(witness, claimed)
-        if reached >= witness.count:
+        reached = _most_reached(certificate, claimed)
+        if reached >= certificate.count:
             raise ScheduleError(f"size bound: {reached} ranks may have the data before {claimed} ns")
 
-    return lambda witness, claimed, _: check(witness, claimed)
+    return lambda certificate, claimed, _: check(certificate, claimed)
 
 
-def _most_reached(witness: ReachWitness, claimed: Fraction) -> int:
+def _most_reached(certificate: ReachWitness, claimed: Fraction) -> int:
     """Return how many ranks may have the data strictly before the claimed ns, up to `count`.
 
     Boxes are counted by the time at which their first rank has the data; all that begin then proceed equally.
     """
-    own, far = _within_box(witness, claimed), witness.far
+    own, far = _within_box(certificate, claimed), certificate.far
     begun: Counter[int] = Counter({0: 1})
     total, done = 0, -1
-    while total < witness.count:
+    while total < certificate.count:
         later = [moment for moment in begun if moment > done]
         if not later:
             return total
@@ -155,17 +155,17 @@ def _most_reached(witness: ReachWitness, claimed: Fraction) -> int:
                 continue
             arrival = done + after + far.gap_ns + far.delay_ns
             if arrival < claimed and (far.copies or not far.gap_ns):
-                return witness.count
+                return certificate.count
             sent = 0
-            while far.gap_ns and arrival < claimed and sent < witness.count:
+            while far.gap_ns and arrival < claimed and sent < certificate.count:
                 begun[arrival] += many * far.links
                 arrival, sent = arrival + far.gap_ns, sent + far.links
     return total
 
 
-def _within_box(witness: ReachWitness, claimed: Fraction) -> Counter[int]:
+def _within_box(certificate: ReachWitness, claimed: Fraction) -> Counter[int]:
     """Return how many ranks of a box get the data at each time after its first, from within the box."""
-    near, left = witness.near, witness.box_ranks - 1
+    near, left = certificate.near, certificate.box_ranks - 1
     own: Counter[int] = Counter({0: 1})
     if near is None:
         return own
@@ -199,9 +199,9 @@ def _gathered_check(fabric: CheckedFabric, collective: Collective) -> Check:
         raise ScheduleError(f"size bound: data that leaves nodes of this {kind} is not counted")
 
     @cache
-    def windows_of(witness: GatheredWitness) -> tuple[Fraction, list[tuple[int, int]]]:
+    def windows_of(certificate: GatheredWitness) -> tuple[Fraction, list[tuple[int, int]]]:
         """Return the part of the buffer that leaves, and (idle ns, rate) of links, directly and gathered."""
-        inside = set(witness.nodes)
+        inside = set(certificate.nodes)
         here, there = ranks & inside, ranks - inside
         if len(set(collective.shard_weights)) > 1 or not here or not there:
             raise ScheduleError("size bound: nothing leaves the nodes, or shards differ")
@@ -219,10 +219,10 @@ def _gathered_check(fabric: CheckedFabric, collective: Collective) -> Check:
         shares = {CollectiveKind.ALLGATHER: len(here), CollectiveKind.REDUCE_SCATTER: len(there)}
         return Fraction(shares.get(kind, len(ranks)), len(ranks)), windows
 
-    def check(witness: GatheredWitness, claimed: Fraction, size_bytes: int) -> None:
-        part, windows = windows_of(witness)
+    def check(certificate: GatheredWitness, claimed: Fraction, size_bytes: int) -> None:
+        part, windows = windows_of(certificate)
         if carried(windows, claimed) > 2 * part * size_bytes * 10**9:
-            nodes = len(witness.nodes)
+            nodes = len(certificate.nodes)
             raise ScheduleError(f"size bound: all data may have left {nodes} nodes by {claimed} ns")
 
     return check
@@ -232,22 +232,22 @@ def _crossing_check(fabric: CheckedFabric, collective: Collective) -> Check:
     """Check that at most the buffer has crossed by the claimed time."""
     found: dict[int, list[tuple[int, Fraction]]] = {}
 
-    def windows_of(witness: CrossingWitness) -> list[tuple[int, Fraction]]:
+    def windows_of(certificate: CrossingWitness) -> list[tuple[int, Fraction]]:
         """Return pairs: idle time of links, ns, and bytes of the buffer that they then move per second."""
-        topology, bound = fabric.topology, witness.witness.bound
+        topology, bound = fabric.topology, certificate.witness.bound
         begin = end = set(topology.compute_nodes.tolist())
-        if isinstance(witness.witness, CutWitness):
-            begin, end = begin & set(witness.witness.nodes), end - set(witness.witness.nodes)
+        if isinstance(certificate.witness, CutWitness):
+            begin, end = begin & set(certificate.witness.nodes), end - set(certificate.witness.nodes)
             if collective.kind.reduces:
                 begin, end = end, begin
         idle = _idle_ns(fabric, begin, end)
         total = rest = bound(topology, collective)
-        alike: dict[tuple[int, int, int], list[int]] = {}
+        equal_links: dict[tuple[int, int, int], list[int]] = {}
         for number, pause in idle.items():
             key = pause, int(topology.bandwidths[number]), fabric.rate(number)
-            alike.setdefault(key, []).append(number)
+            equal_links.setdefault(key, []).append(number)
         windows = []
-        for (pause, own, rate), numbers in alike.items():
+        for (pause, own, rate), numbers in equal_links.items():
             # a bound is linear in bandwidths, so another bandwidth shows how much these links contribute
             bandwidths = topology.bandwidths.copy()
             bandwidths[numbers] = other = own // 3 + 1 if own > 1 else 3  # never above the largest bandwidth
@@ -260,10 +260,10 @@ def _crossing_check(fabric: CheckedFabric, collective: Collective) -> Check:
             windows.append((min(idle.values()), rest * most))
         return windows
 
-    def check(witness: CrossingWitness, claimed: Fraction, size_bytes: int) -> None:
-        key = id(witness.witness)  # not every certificate is hashable
+    def check(certificate: CrossingWitness, claimed: Fraction, size_bytes: int) -> None:
+        key = id(certificate.witness)  # not every certificate is hashable
         if key not in found:
-            found[key] = windows_of(witness)
+            found[key] = windows_of(certificate)
         moved = carried(found[key], claimed)
         if moved > size_bytes * 10**9:
             raise ScheduleError(
@@ -281,8 +281,8 @@ def _idle_ns(fabric: CheckedFabric, begin: set[int], end: set[int]) -> dict[int,
     for number, (tail, head, kind, latency) in enumerate(fabric.links):
         if tail != head:
             cost = fabric.cost(kind)
-            way = before.get(tail, FAR) + latency + after.get(head, FAR)
-            found[number] = min(FAR, way + cost.occupancy_ns + cost.alpha_ns)
+            idle_ns = before.get(tail, FAR) + latency + after.get(head, FAR)
+            found[number] = min(FAR, idle_ns + cost.occupancy_ns + cost.alpha_ns)
     return found
 
 

@@ -124,16 +124,16 @@ def attention(layer: ModelLayer, seconds: tuple[Seconds, Seconds], share: Share)
     again = (LayerAction(forward, is_recomputed=True),) if repeats else ()
     if not axes or not layer.kv_elements:
         return [LayerPart((LayerAction(forward),), (*again, LayerAction(backward)))]
-    pieces = min(share.layout.size("tp"), layer.kv_pieces)
-    size = share.activation_bytes(layer, Fraction(layer.kv_elements, pieces))
+    n_parts = min(share.layout.size("tp"), layer.kv_pieces)
+    size = share.activation_bytes(layer, Fraction(layer.kv_elements, n_parts))
     if share.options.context_exchange is ContextExchange.GATHER:
         gather = LayerAction(exchange=Communication(CollectiveKind.ALLGATHER, axes, n * size))
         scatter = LayerAction(exchange=Communication(CollectiveKind.REDUCE_SCATTER, axes, n * size))
         attending = LayerPart((LayerAction(forward),), (gather, *again, LayerAction(backward)))
         return [LayerPart((gather,), (scatter,)), attending]
-    home = LayerAction(exchange=Communication(None, axes, size))
+    last = LayerAction(exchange=Communication(None, axes, size))
     rounds_back = _rounds(backward, n, axes, 2 * size)
-    return [LayerPart(_rounds(forward, n, axes, size), (*again, *rounds_back, home))]
+    return [LayerPart(_rounds(forward, n, axes, size), (*again, *rounds_back, last))]
 
 
 def _rounds(seconds: Seconds, n: int, axes: tuple[str, ...], size: int) -> tuple[LayerAction, ...]:

@@ -66,7 +66,7 @@ def _visit(is_forward: bool, k: int, stage: int, stages: int, interleave: int) -
     return Visit(is_forward, group * stages + within, turn * stages + stage)
 
 
-def cut_layers(seconds: Sequence[Seconds], pieces: int) -> list[range]:
+def cut_layers(seconds: Sequence[Seconds], n_stages: int) -> list[range]:
     """Cut layers, given by their seconds, into virtual stages of which the longest is shortest.
 
     The longest is a sum of consecutive layers, so this is a binary search over such sums, O(n^2 log n).
@@ -78,18 +78,18 @@ def cut_layers(seconds: Sequence[Seconds], pieces: int) -> list[range]:
     [range(0, 2), range(2, 3), range(3, 5)]
     """
     n = len(seconds)
-    if pieces > n:
+    if n_stages > n:
         raise ScheduleError(
-            f"pipeline of {pieces} virtual stages (pp x interleave): the model has {n} layers; use fewer"
+            f"pipeline of {n_stages} virtual stages (pp x interleave): the model has {n} layers; use fewer"
         )
     before = [0, *accumulate(seconds)]
     sums = sorted({before[end] - before[start] for end in range(1, n + 1) for start in range(end)})
-    bound = sums[bisect_left(sums, True, key=lambda most: _count(before, most) <= pieces)]
+    bound = sums[bisect_left(sums, True, key=lambda most: _count(before, most) <= n_stages)]
     ends: list[int] = []
     for end in range(1, n + 1):
         start = ends[-1] if ends else 0
         # a virtual stage ends where it would get too long, or if each layer left must be one
-        if end == n or before[end + 1] - before[start] > bound or n - end < pieces - len(ends):
+        if end == n or before[end + 1] - before[start] > bound or n - end < n_stages - len(ends):
             ends.append(end)
     return [range(start, end) for start, end in zip([0, *ends], ends, strict=False)]
 

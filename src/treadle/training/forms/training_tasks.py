@@ -42,15 +42,15 @@ def place_model(layers: Sequence[ModelLayer], seconds: Sequence[LayerSeconds], s
     Raises ScheduleError if there are fewer layers than virtual stages, or `layers_per_chunk` does not match.
     """
     stages = share.layout.size("pp")
-    pieces = stages * share.options.interleave
+    n_stages = stages * share.options.interleave
     lengths = share.options.layers_per_chunk
     if lengths is None:
-        chunks = cut_layers([one.total_s for one in seconds], pieces)
+        chunks = cut_layers([one.total_s for one in seconds], n_stages)
     else:
-        if len(lengths) != pieces or sum(lengths) != len(layers):
+        if len(lengths) != n_stages or sum(lengths) != len(layers):
             raise ScheduleError(
                 f"layers_per_chunk: {len(lengths)} virtual stages of {sum(lengths)} layers in total; "
-                f"expected {pieces} (pp x interleave) of {len(layers)}"
+                f"expected {n_stages} (pp x interleave) of {len(layers)}"
             )
         chunks = [range(end - length, end) for end, length in zip(accumulate(lengths), lengths, strict=True)]
     plain = PlacedModel(tuple(chunks), stages, tuple(layers))

@@ -83,7 +83,7 @@ class ContentionChoice:
     is_given: bool
 
 
-def contention_of(asked: str | float | None, device: str) -> ContentionChoice:
+def contention_of(given: str | float | None, device: str) -> ContentionChoice:
     """Parse ``--contention``: a preset, a number from 1 to 2, or None for the preset of the device.
 
     Without a preset of the device, the choice is `free`, and its words name the other extreme.
@@ -98,22 +98,22 @@ def contention_of(asked: str | float | None, device: str) -> ContentionChoice:
     >>> contention_of(None, "a100").kappa, contention_of("1.5", "a100").kappa
     (2.0, 1.5)
     """
-    if asked is None:
+    if given is None:
         for one in PRESETS.values():
             if device in one.devices:
                 nearest = "" if device in one.name else f", the nearest one measured for {device}"
                 return ContentionChoice(one.kappa, f"{one.name}{nearest} ({one.source})", is_given=False)
         words = f"free: nothing was measured for {device}; --contention serial is the other end"
         return ContentionChoice(PRESETS["free"].kappa, words, is_given=False)
-    known = spelt_alike(str(asked), PRESETS)
+    known = spelt_alike(str(given), PRESETS)
     if known is not None:
         return ContentionChoice(PRESETS[known].kappa, f"{known} ({PRESETS[known].source})", is_given=True)
     try:
-        kappa = float(asked)
+        kappa = float(given)
     except ValueError:
-        raise FormatError(f"{unknown('contention', str(asked), PRESETS)}, or a number from 1 to 2") from None
+        raise FormatError(f"{unknown('contention', str(given), PRESETS)}, or a number from 1 to 2") from None
     if not (isfinite(kappa) and 1 <= kappa <= 2):
         raise FormatError(
-            f"contention {asked}: expected a number from 1 (overlap is free) to 2 (it gains nothing)"
+            f"contention {given}: expected a number from 1 (overlap is free) to 2 (it gains nothing)"
         )
     return ContentionChoice(kappa, "as given", is_given=True)

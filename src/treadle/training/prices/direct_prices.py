@@ -167,14 +167,14 @@ def _expanded(topology: Topology) -> tuple[int, tuple[Fraction, Fraction]] | Non
     if found is None or found["base"] not in {base.expression for base in BASES}:
         return None
     base = Base(found["base"], found["base"], ScheduleMethod.EXACT, "")
-    steps, figures = 0, []
+    steps, t_b = 0, []
     for direction in (Direction.BROADCAST, Direction.REDUCE):
         fabric, sends = build(LineGraph(base, int(found["times"] or 1)), direction)
         degree = fabric.n_links // fabric.n_nodes
         load = sum(int(one.max()) for one in step_loads(fabric, sends))
-        figures.append(Fraction(load * degree, sends.n_chunks * fabric.n_nodes))
+        t_b.append(Fraction(load * degree, sends.n_chunks * fabric.n_nodes))
         steps = max(steps, sends.n_steps)
-    return steps, (figures[0], figures[1])
+    return steps, (t_b[0], t_b[1])
 
 
 def _without_units(name: str) -> str:
