@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from fractions import Fraction
 
 import numpy as np
@@ -127,44 +128,23 @@ def _numbered(graph: TaskGraph) -> tuple[Int64Array, Int64Array]:
     return of_task, chunks
 
 
-def _edges(
-    graph: TaskGraph, of_task: Int64Array, is_send: NDArray[np.bool_]
-) -> tuple[Int64Array, Int64Array, Int64Array]:
-    """Return edges between flows: source, target, and whether the start of the source suffices."""
-    source = of_task[graph.edge_source]
-    target = of_task[graph.edge_target]
-    kind = graph.edge_kind
+def _edges(graph: TaskGraph, of_task: Int64Array, is_send: NDArray[np.bool_]) -> Int64Array:
+    """Return edges between flows, shape (3, edges): source, target, and `_START` if its start suffices."""
+    source, target, kind = of_task[graph.edge_source], of_task[graph.edge_target], graph.edge_kind
+    waits, delivers = kind == Follows.WAIT, kind == Follows.DELIVERY
     passes = (kind == Follows.HOP) & (source != target)
-    joins = list(zip(source[passes].tolist(), target[passes].tolist(), strict=True))
-    kept = (kind == Follows.WAIT) | (kind == Follows.DELIVERY) | passes
-    begins = passes | ((kind == Follows.WAIT) & is_send[source])
-    deliveries = dict(
-        zip(source[kind == Follows.DELIVERY].tolist(), target[kind == Follows.DELIVERY].tolist(), strict=True)
-    )
-    givers: dict[int, set[int]] = {}
-    for giver, taker in joins:
-        givers.setdefault(taker, set()).add(giver)
-    extra = [
-        (giver, receive)
-        for taker, receive in deliveries.items()
-        if taker in givers
-        for giver in sorted(_all_givers(givers, taker))
-    ]
-    more = np.array(extra, dtype=np.int64).reshape(-1, 2)
-    return (
-        np.concatenate([source[kept], more[:, 0]]).astype(np.int64),
-        np.concatenate([target[kept], more[:, 1]]).astype(np.int64),
-        np.concatenate([np.where(begins[kept], _START, _END), np.full(len(more), _END)]).astype(np.int64),
-    )
-
-
-def _all_givers(givers: dict[int, set[int]], taker: int) -> set[int]:
-    """Return the flows that pass data on to this one, directly or not."""
-    found: set[int] = set()
-    open_ = [taker]
-    while open_:
-        for giver in givers.get(open_.pop(), ()):
-            if giver not in found:
-                found.add(giver)
-                open_.append(giver)
-    return found
+    from_start = np.where(passes | (waits & is_send[source]), _START, _END)
+    edges = np.stack([source, target, from_start])[:, waits | delivers | passes]
+    givers: defaultdict[int, set[int]] = defaultdict(set)
+    for giver, taker in zip(source[passes].tolist(), target[passes].tolist(), strict=True):
+        givers[taker].add(giver)
+    # a receive also waits for all flows that pass data on to its message, directly or not
+    more: list[tuple[int, int, int]] = []
+    for taker, receive in dict(
+        zip(source[delivers].tolist(), target[delivers].tolist(), strict=True)
+    ).items():
+        before: set[int] = set()
+        while new := set().union(*(givers.get(one, ()) for one in before or {taker})) - before:
+            before |= new
+        more += [(giver, receive, _END) for giver in sorted(before)]
+    return np.concatenate([edges, np.array(more, dtype=np.int64).reshape(-1, 3).T], axis=1).astype(np.int64)

@@ -68,8 +68,7 @@ def best_slices(
 
     A trial has at most `most_tasks` tasks (default `MAX_AUTO_TASKS`), but one slice is always tried.
     """
-    most_tasks = MAX_AUTO_TASKS if most_tasks is None else most_tasks
-    return _searched(SliceSearch(graph, (options,), most_tasks), size_bytes, most_tasks)
+    return next(simulate_sizes(graph, [size_bytes], options, auto_slices=True, most_tasks=most_tasks))
 
 
 def _searched(search: SliceSearch, size_bytes: int, most_tasks: int) -> SizedSimulation:

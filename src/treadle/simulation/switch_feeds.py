@@ -19,9 +19,9 @@ from treadle.program.operation_lists import OperationKind, OperationLists
 from treadle.schedules.switch_operations import lanes_of, members_at, unnamed_crossings
 from treadle.topologies.topology import Topology
 
-_Key = tuple[bool, int, int, int, int]
-"""Whether sums are sent, a switch, a chunk, the rank that triggers the operation (-1: the switch itself), and
-the step (-1: any)."""
+_Key = tuple[bool, bool, int, int, int, int]
+"""Whether a send enters the switch, whether its receiver adds, switch, chunk, the rank that triggers the
+operation (-1: the switch itself), and the step (-1: any)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,25 +61,23 @@ def network_joins(
     if not found:
         return ()
     ends = {number: _switches(topology, program, number) for number in found}
-    copies, sums = _passing(topology, program, partner, {s for pair in ends.values() for s in pair})
+    passing = _passing(topology, program, partner, {s for pair in ends.values() for s in pair})
     joins: list[NetworkJoin] = []
     for number in found:
-        begin, end = ends[number]
-        path = program.links(int(program.path[number]))
+        own = path_ends(program, number)
         chunks = range(int(program.first[number]), int(program.first[number] + program.count[number]))
         adds = bool(program.operation_kind[partner[number]] == OperationKind.RECEIVE_REDUCE)
-        if begin >= 0:
-            trigger = _trigger(topology, program, number, begin, sums=False)
-            givers = {
-                _only(copies, (adds, begin, chunk, *trigger), topology, "brings", number) for chunk in chunks
+        for switch, link, is_copy in zip(ends[number], own, (True, False), strict=True):
+            if switch < 0:
+                continue
+            trigger = _trigger(topology, program, number, switch, sums=not is_copy)
+            others = {
+                _only(passing, (is_copy, adds, switch, chunk, *trigger), topology, number) for chunk in chunks
             }
-            joins += [NetworkJoin(giver, link, number, int(path[0])) for giver, link in sorted(givers)]
-        if end >= 0:
-            trigger = _trigger(topology, program, number, end, sums=True)
-            takers = {
-                _only(sums, (adds, end, chunk, *trigger), topology, "takes", number) for chunk in chunks
-            }
-            joins += [NetworkJoin(number, int(path[-1]), taker, link) for taker, link in sorted(takers)]
+            joins += [
+                NetworkJoin(*other, number, link) if is_copy else NetworkJoin(number, link, *other)
+                for other in sorted(others)
+            ]
     return tuple(joins)
 
 
@@ -183,10 +181,9 @@ _Place = tuple[int, int]
 
 def _passing(
     topology: Topology, program: OperationLists, partner: Int64Array, switches: set[int]
-) -> tuple[dict[_Key, _Place], dict[_Key, _Place]]:
+) -> dict[_Key, _Place]:
     """Return the first send that enters each switch with each chunk, and the last that leaves it."""
-    enters: dict[_Key, _Place] = {}
-    leaves: dict[_Key, _Place] = {}
+    found: dict[_Key, _Place] = {}
     through = _links_at(topology, program, switches)
     sends = np.flatnonzero(program.operation_kind == OperationKind.SEND)
     for number in sends[np.argsort(program.step[sends], kind="stable")].tolist():
@@ -196,12 +193,10 @@ def _passing(
             trigger = _trigger(topology, program, number, node, sums=not is_in)
             for chunk in range(first, first + int(program.count[number])):
                 for step in {trigger[1], -1}:
-                    key = adds, node, chunk, trigger[0], step
-                    if is_in:
-                        enters.setdefault(key, (number, link))
-                    else:
-                        leaves[key] = number, link
-    return enters, leaves
+                    key = is_in, adds, node, chunk, trigger[0], step
+                    if not is_in or key not in found:
+                        found[key] = number, link
+    return found
 
 
 def _links_at(
@@ -219,12 +214,12 @@ def _links_at(
     return through
 
 
-def _only(places: dict[_Key, _Place], key: _Key, topology: Topology, does: str, number: int) -> _Place:
+def _only(places: dict[_Key, _Place], key: _Key, topology: Topology, number: int) -> _Place:
     if key not in places:
         key = *key[:-1], -1
     if key not in places:
         raise ScheduleError(
-            f"simulation: operation {number} joins at switch {topology.node_names[key[1]]!r}, but no send "
-            f"{does} chunk {key[2]} there"
+            f"simulation: operation {number} joins at switch {topology.node_names[key[2]]!r}, but no send "
+            f"{'brings' if key[0] else 'takes'} chunk {key[3]} there"
         )
     return places[key]

@@ -154,16 +154,10 @@ class TrainingOptions:
             raise ScheduleError("layers_per_chunk: expected at least one layer in each virtual stage")
 
 
+_COUNTS = ("micro_batches", "interleave", "bucket_bytes", "first_bucket_bytes")
 _LEAST = {
-    "micro_batches": 1,
-    "interleave": 1,
-    "bucket_bytes": 1,
-    "first_bucket_bytes": 1,
-    "prefetch": 0,
-    "element_bytes": 1,
-    "gradient_bytes": 1,
-    "weight_bytes": 1,
-    "optimizer_bytes": 0,
+    **dict.fromkeys((*_COUNTS, "element_bytes", "gradient_bytes", "weight_bytes"), 1),
+    **dict.fromkeys(("prefetch", "optimizer_bytes"), 0),
 }
 _WORDS: Mapping[str, type[StrEnum]] = {
     "context_exchange": ContextExchange,

@@ -126,9 +126,8 @@ def _kernels(generation: Generation) -> CostModel:
     for name, (alpha, occupancy, share, error) in _KERNELS[generation].items():
         box = ClassCost(alpha[0], occupancy[0], 0, Fraction(share[0], 1000))
         protocols.append(Protocol(name, box, _NETWORK, box, _LAUNCH_NS[0]))
-        bands[f"{name}.launch_ns"] = (_LAUNCH_NS[1], _LAUNCH_NS[2])
-        bands[f"{name}.box.alpha_ns"] = (alpha[1], alpha[2])
-        bands[f"{name}.box.occupancy_ns"] = (occupancy[1], occupancy[2])
+        bands[f"{name}.launch_ns"] = _LAUNCH_NS[1:]
+        bands[f"{name}.box.alpha_ns"], bands[f"{name}.box.occupancy_ns"] = alpha[1:], occupancy[1:]
         bands[f"{name}.box.efficiency"] = (share[1] / 1000, share[2] / 1000)
         errors.append(f"{name} {error}")
     return CostModel(

@@ -119,10 +119,10 @@ def _reach_check(fabric: CheckedFabric, collective: Collective) -> Check:
 
     @cache  # all sizes share the proof
     def check(certificate: ReachWitness, claimed: Fraction) -> None:
-        needing = len(_recipients(collective, certificate.source))
-        if needing + 1 < certificate.count:
+        needing, claimed_count = len(_recipients(collective, certificate.source)) + 1, certificate.count
+        if needing < claimed_count:
             raise ScheduleError(
-                f"size bound: {needing} ranks need rank {certificate.source}'s data, not {certificate.count - 1}"
+                f"size bound: {needing} ranks need rank {certificate.source}'s data, not {claimed_count}"
             )
         for kind in fabric.spreading(certificate.box_ranks, certificate.near, certificate.far):
             fabric.check_class(*kind)

@@ -63,17 +63,18 @@ class Share:
 
     def held_elements(self, layer: ModelLayer) -> Fraction:
         """Return the elements that a rank holds between steps: with sharded weights, its shards."""
-        return self._cut(layer, lambda expert: self.layout.shard_axes(expert=expert))
+        return self._sharded(layer, self.layout.shard_axes)
 
     def updated_elements(self, layer: ModelLayer) -> Fraction:
         """Return the elements that a rank's optimizer updates; with ZeRO, a part of those that it holds."""
-        return self._cut(layer, lambda expert: self.state_axes(expert=expert))
+        return self._sharded(layer, self.state_axes)
 
-    def _cut(self, layer: ModelLayer, axes: Callable[[bool], tuple[str, ...]]) -> Fraction:
-        parts = [
-            self.layer_elements(layer, expert=one) / self.layout.size(*axes(one)) for one in (False, True)
-        ]
-        return sum(parts, Fraction(0))
+    def _sharded(self, layer: ModelLayer, axes: Callable[..., tuple[str, ...]]) -> Fraction:
+        dense, experts = (
+            self.layer_elements(layer, expert=one) / self.layout.size(*axes(expert=one))
+            for one in (False, True)
+        )
+        return dense + experts
 
 
 def share_of(
