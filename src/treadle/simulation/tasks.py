@@ -153,7 +153,10 @@ def task_graph(
     _check_paths(topology, program)
     joins = network_joins(topology, program, partner)
     capped = np.flatnonzero(topology.injection_bytes_per_s).astype(np.int64)
-    hop_offset, hop_resource = _hops(topology, program, capped)
+    # resources of every path in order: its links, and the ports of hosts with caps
+    slots = _slots(topology, capped, program.path_links.astype(np.int64))
+    hop_offset = offsets_of((slots >= 0).sum(axis=1))[program.path_offset]
+    hop_resource = slots[slots >= 0]
     is_send = program.operation_kind == OperationKind.SEND
     path = program.path.astype(np.int64)
     lengths = np.where(is_send, np.diff(hop_offset)[path] if program.n_paths else 0, 1)
@@ -241,13 +244,6 @@ def _check_paths(topology: Topology, program: OperationLists) -> None:
             f"{topology.node_names[begin[place]]!r} to {topology.node_names[end[place]]!r}; was the program "
             f"lowered for another fabric?"
         )
-
-
-def _hops(topology: Topology, program: OperationLists, capped: Int64Array) -> tuple[Int64Array, Int64Array]:
-    """Return the resources of every path in order: its links, and the ports of hosts with caps."""
-    slots = _slots(topology, capped, program.path_links.astype(np.int64))
-    used = slots >= 0
-    return offsets_of(used.sum(axis=1))[program.path_offset], slots[used]
 
 
 def _slots(topology: Topology, capped: Int64Array, links: Int64Array) -> Int64Array:

@@ -166,13 +166,13 @@ def memory_parts(
     (248879616.0, 1493277696.0)
     """
     layers = [*chain.from_iterable(stages)]
-    weights = sum(_stored_elements(layer, local, keeping) for layer in layers)
-    states = sum(_stored_elements(layer, local, keeping, of_state=True) for layer in layers)
+    weights = sum(_stored(layer, local, keeping) for layer in layers)
+    states = sum(_stored(layer, local, keeping, of_state=True) for layer in layers)
     is_training = keeping.is_training
     # without a backward pass only one layer's output is live at a time
     flowing = max((_saved_by_layer(layer, local, keeping) for layer in layers), default=0.0)
     return MemoryParts(
-        sum(_stored_elements(layer, local, keeping) * _weight_bytes(layer, keeping) for layer in layers),
+        sum(_stored(layer, local, keeping) * _weight_bytes(layer, keeping) for layer in layers),
         (states if keeping.shards_gradients else weights) * keeping.gradient_bytes * is_training,
         states * keeping.optimizer_bytes * is_training,
         _gathered(stages, local, keeping),
@@ -183,7 +183,7 @@ def memory_parts(
     )
 
 
-def _full_elements(weight: Weight, local: LocalWork) -> float:
+def _full(weight: Weight, local: LocalWork) -> float:
     """Return the elements of a weight on a rank of tensor and expert parallelism."""
     return weight.elements / (local.tp if weight.split else 1) / (local.ep if weight.expert else 1)
 
@@ -192,13 +192,11 @@ def _shards(weight: Weight, keeping: Keeping) -> int:
     return keeping.expert_shards if weight.expert else keeping.weight_shards
 
 
-def _stored_elements(
-    layer: ModelLayer, local: LocalWork, keeping: Keeping, *, of_state: bool = False
-) -> float:
+def _stored(layer: ModelLayer, local: LocalWork, keeping: Keeping, *, of_state: bool = False) -> float:
     found = 0.0
     for weight in layer.weights:
         state = (keeping.expert_state_shards if weight.expert else keeping.state_shards) if of_state else 1
-        found += _full_elements(weight, local) / _shards(weight, keeping) / state
+        found += _full(weight, local) / _shards(weight, keeping) / state
     return found
 
 
@@ -211,12 +209,11 @@ def _gathered(stages: Sequence[Sequence[ModelLayer]], local: LocalWork, keeping:
     """Return the bytes of gathered layers, in use and ahead, and of full gradients."""
 
     def sharded(layer: ModelLayer) -> float:
-        return sum(_full_elements(weight, local) for weight in layer.weights if _shards(weight, keeping) > 1)
+        return sum(_full(weight, local) for weight in layer.weights if _shards(weight, keeping) > 1)
 
     if keeping.shards_gradients:
         full = (
-            sum(_full_elements(weight, local) for weight in layer.weights)
-            for layer in chain.from_iterable(stages)
+            sum(_full(weight, local) for weight in layer.weights) for layer in chain.from_iterable(stages)
         )
         return max(full, default=0.0) * keeping.gradient_bytes
 

@@ -171,55 +171,43 @@ def _number(word: object) -> float:
 def _json_rows(
     value: Mapping[str, Any], kind: CollectiveKind | None, n_ranks: int | None, source: str
 ) -> _Rows:
-    if "results" in value:
-        return _nccl_tests(value, kind, n_ranks, source)
-    if "rows" in value:
-        return _own(value, kind, n_ranks, source)
-    raise FormatError(
-        'has neither "results" (nccl-tests -J) nor "rows" (treadle run or testbed --json)', source=source
-    )
-
-
-def _list(value: object, what: str, source: str) -> list[Mapping[str, Any]]:
-    if not isinstance(value, list) or not all(isinstance(row, dict) for row in value):
-        raise FormatError(f'"{what}": expected a list of objects', source=source)
-    if len(value) > MAX_ROWS:
-        raise FormatError(f'"{what}" has more than {MAX_ROWS} rows', source=source)
-    return value
-
-
-def _nccl_tests(
-    value: Mapping[str, Any], kind: CollectiveKind | None, n_ranks: int | None, source: str
-) -> _Rows:
-    arguments = value.get("args")
-    if kind is None and isinstance(arguments, list) and arguments and isinstance(arguments[0], str):
-        kind = _kind(arguments[0])
-    devices = value.get("devices")
-    if n_ranks is None and isinstance(devices, list):
-        n_ranks = len(devices) or None
-    factor = _factor(kind, n_ranks)
-    found: _Rows = []
-    for row in _list(value["results"], "results", source):
-        body = row.get("out_of_place") or row.get("in_place")
-        body = body if isinstance(body, dict) else {}
-        time_us = _number(body.get("time", body.get("cpu_time")))
-        algbw, busbw = _number(body.get("alg_bw")), _number(body.get("bus_bw"))
-        ratio = busbw / algbw if algbw >= 1 and busbw > 0 else None
-        found.append(_measurement(_number(row.get("size")), time_us * 1e-6, factor or ratio))
-    return found
-
-
-def _own(value: Mapping[str, Any], kind: CollectiveKind | None, n_ranks: int | None, source: str) -> _Rows:
+    """Return the rows of nccl-tests ("results") or of Treadle ("rows")."""
+    is_nccl, key = "results" in value, "results" if "results" in value else "rows"
+    if key not in value:
+        raise FormatError(
+            'has neither "results" (nccl-tests -J) nor "rows" (treadle run or testbed --json)', source=source
+        )
+    rows = value[key]
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise FormatError(f'"{key}": expected a list of objects', source=source)
+    if len(rows) > MAX_ROWS:
+        raise FormatError(f'"{key}" has more than {MAX_ROWS} rows', source=source)
+    if is_nccl:
+        arguments, devices = value.get("args"), value.get("devices")
+        if kind is None and isinstance(arguments, list) and arguments and isinstance(arguments[0], str):
+            kind = _kind(arguments[0])
+        if n_ranks is None and isinstance(devices, list):
+            n_ranks = len(devices) or None
+        return [_nccl_row(row, _factor(kind, n_ranks)) for row in rows]
     if kind is None and value.get("collective") in tuple(CollectiveKind):
         kind = CollectiveKind(value["collective"])
     ranks = value.get("ranks")
     if n_ranks is None and isinstance(ranks, int) and 2 <= ranks <= MAX_RANKS:
         n_ranks = ranks
-    factor = _factor(kind, n_ranks)
-    found: _Rows = []
-    for row in _list(value["rows"], "rows", source):
-        own, steps = row.get("bytes_factor"), row.get("steps")
-        steps = steps if isinstance(steps, int) and 0 < steps < 2**31 else None
-        size, time_s = _number(row.get("size_bytes")), _number(row.get("time_s"))
-        found.append(_measurement(size, time_s, factor if own is None else max(0.0, _number(own)), steps))
-    return found
+    return [_own_row(row, _factor(kind, n_ranks)) for row in rows]
+
+
+def _nccl_row(row: Mapping[str, Any], factor: float | None) -> Measurement | None:
+    body = row.get("out_of_place") or row.get("in_place")
+    body = body if isinstance(body, dict) else {}
+    time_us = _number(body.get("time", body.get("cpu_time")))
+    algbw, busbw = _number(body.get("alg_bw")), _number(body.get("bus_bw"))
+    ratio = busbw / algbw if algbw >= 1 and busbw > 0 else None
+    return _measurement(_number(row.get("size")), time_us * 1e-6, factor or ratio)
+
+
+def _own_row(row: Mapping[str, Any], factor: float | None) -> Measurement | None:
+    own, steps = row.get("bytes_factor"), row.get("steps")
+    steps = steps if isinstance(steps, int) and 0 < steps < 2**31 else None
+    factor = factor if own is None else max(0.0, _number(own))
+    return _measurement(_number(row.get("size_bytes")), _number(row.get("time_s")), factor, steps)
