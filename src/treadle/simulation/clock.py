@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import reduce
-from math import gcd
+from math import gcd, lcm
 
 import numpy as np
 
@@ -95,7 +94,8 @@ class Clock:
         """Return the longest tick that divides all durations if it is long enough, else a rounding one."""
         times = [common * seconds for common, seconds in zip(self._common, per_chunk, strict=True)]
         times += [latencies.common * _NANOSECOND for latencies in (self._held, self._delay)]
-        measure = reduce(_common_measure, times)
+        scale = lcm(*(time.denominator for time in times))
+        measure = Fraction(gcd(*(int(time * scale) for time in times)), scale)
         if not measure:
             return _NANOSECOND, True
         moved = sum(count * seconds for count, seconds in zip(self._counts, per_chunk, strict=True))
@@ -130,12 +130,6 @@ def _latencies_ns(
     alpha = priced.alpha_ns[graph.operation[graph.edge_source]]
     delay += np.where(graph.edge_kind == Follows.DELIVERY, alpha, 0)
     return occupied.astype(np.int64), delay.astype(np.int64)
-
-
-def _common_measure(one: Fraction, other: Fraction) -> Fraction:
-    """Return the greatest number of which both are multiples."""
-    denominator = one.denominator * other.denominator
-    return Fraction(gcd(one.numerator * other.denominator, other.numerator * one.denominator), denominator)
 
 
 class _Nanoseconds:

@@ -54,11 +54,17 @@ def simulate_sizes(
     most_tasks = MAX_AUTO_TASKS if most_tasks is None else most_tasks
     search = SliceSearch(graph, variants, most_tasks)
     for size in sizes:
-        if auto_slices:
-            yield _searched(search, size, most_tasks)
+        if not auto_slices:
+            found = [simulate_graph(graph, size, variant) for variant in variants]
+            yield SizedSimulation(min(found, key=lambda one: one.time))
             continue
-        found = [simulate_graph(graph, size, variant) for variant in variants]
-        yield SizedSimulation(min(found, key=lambda one: one.time))
+        best = search.fastest(size)
+        assert best is not None
+        tasks, variant = search.graphs[best.form], variants[best.protocol]
+        simulation = simulate_graph(tasks, size, replace(variant, slices=best.slices))
+        # more slices were limited if this holds for twice or four times as many
+        doubled = (slice_limit(tasks, size, variant, best.slices * more, most_tasks) for more in (2, 4))
+        yield SizedSimulation(simulation, next((limit for limit in doubled if limit is not None), None))
 
 
 def best_slices(
@@ -69,13 +75,3 @@ def best_slices(
     A trial has at most `most_tasks` tasks (default `MAX_AUTO_TASKS`), but one slice is always tried.
     """
     return next(simulate_sizes(graph, [size_bytes], options, auto_slices=True, most_tasks=most_tasks))
-
-
-def _searched(search: SliceSearch, size_bytes: int, most_tasks: int) -> SizedSimulation:
-    """Return the simulation of the fastest trial, and the limit on slices if more might help."""
-    best = search.fastest(size_bytes)
-    assert best is not None
-    tasks, options = search.graphs[best.form], search.variants[best.protocol]
-    simulation = simulate_graph(tasks, size_bytes, replace(options, slices=best.slices))
-    doubled = [slice_limit(tasks, size_bytes, options, best.slices * more, most_tasks) for more in (2, 4)]
-    return SizedSimulation(simulation, next((limit for limit in doubled if limit is not None), None))

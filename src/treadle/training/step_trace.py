@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from treadle.traces.timed_lanes import Detail, Trace, TraceLane, TraceSpan, lanes_apart, ticks
 from treadle.traces.trace_files import check_event_count
 from treadle.training.costs import traffic_words
-from treadle.training.timeline.task import COMPUTE_STREAM, Category, Task
+from treadle.training.timeline.task import COMPUTE_STREAM, Category
 from treadle.training.timeline.timeline import Timeline
 from treadle.viz.matplotlib_figures import figure_bytes, new_figure
 from treadle.viz.painting import TASKS
@@ -22,7 +22,10 @@ def step_trace(timeline: Timeline, about: Mapping[str, Detail]) -> Trace:
     spans: dict[tuple[int, str], list[TraceSpan]] = {track: [] for track in lanes_of(timeline)}
     for place, task in enumerate(timeline.tasks):
         begin, end = ticks(float(timeline.starts[place])), ticks(float(timeline.ends[place]))
-        span = TraceSpan(task.name, begin, end, _about(place, task), task.category.value)
+        values: dict[str, Detail] = {"task": place, "alone_s": float(task.seconds)}
+        if task.traffic is not None:
+            values |= {"communication": traffic_words(task.traffic), "size_bytes": int(task.size_bytes)}
+        span = TraceSpan(task.name, begin, end, values, task.category.value)
         spans[task.device, task.stream].append(span)
     tracks: list[TraceLane] = []
     for (device, stream), own in spans.items():
@@ -34,13 +37,6 @@ def lanes_of(timeline: Timeline) -> tuple[tuple[int, str], ...]:
     """Return devices and their streams, the compute stream of each first, the others in order of tasks."""
     found = dict.fromkeys((task.device, task.stream) for task in timeline.tasks)
     return tuple(sorted(found, key=lambda track: (track[0], track[1] != COMPUTE_STREAM)))
-
-
-def _about(place: int, task: Task) -> dict[str, Detail]:
-    values: dict[str, Detail] = {"task": place, "alone_s": float(task.seconds)}
-    if task.traffic is not None:
-        values |= {"communication": traffic_words(task.traffic), "size_bytes": int(task.size_bytes)}
-    return values
 
 
 MOST_LANES = 32

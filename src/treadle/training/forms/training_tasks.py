@@ -89,7 +89,14 @@ def training_tasks(
     """
     places = {layer.name: place for place, layer in enumerate(placed.layers)}
     shared = [(place, places[layer.shares]) for place, layer in enumerate(placed.layers) if layer.shares]
-    ends = [(placed.stage_of(place), placed.stage_of(other), place) for place, other in shared]
+    ties = []
+    for place, other in shared:
+        ends = placed.stage_of(place), placed.stage_of(other)
+        if ends[0] != ends[1]:
+            # the layer's last weight is a copy of the other stage's
+            weight = placed.layers[place].weights[-1]
+            size = share.held_elements(replace(placed.layers[place], weights=(weight,)))
+            ties.append((*ends, f"gradient of {weight.name}", ceil(size * share.options.gradient_bytes)))
     held = [
         sum(share.updated_elements(placed.layers[place]) for place in placed.places(stage))
         for stage in range(placed.stages)
@@ -103,19 +110,8 @@ def training_tasks(
         optimizer_s=[optimizer_s(ceil(one)) if share.options.has_optimizer else 0 for one in held],
         bucket_bytes=bucket_bytes,
         kept=frozenset(other for place, other in shared if placed.stage_of(place) == placed.stage_of(other)),
-        ties=[
-            (first, second, *_tied_gradient(placed.layers[place], share))
-            for first, second, place in ends
-            if first != second
-        ],
+        ties=ties,
     )
-
-
-def _tied_gradient(layer: ModelLayer, share: Share) -> tuple[str, int]:
-    """Return the name and bytes of the gradient of a layer's last weight, shared with another stage."""
-    weight = layer.weights[-1]
-    held = share.held_elements(replace(layer, weights=(weight,)))
-    return f"gradient of {weight.name}", ceil(held * share.options.gradient_bytes)
 
 
 def _stage_layer(layer: ModelLayer, seconds: LayerSeconds, share: Share) -> StageLayer:

@@ -179,9 +179,12 @@ def _of_schedule(
     topology, collective = problem.topology, problem.collective
 
     def by_formula(one: Problem, alpha_ns: int) -> Price:
-        rate = algbw if messages.model is None else _rate(one, schedule)
-        total = alpha_beta_time(one.topology, collective, schedule, CURVE_SIZES[-1], alpha_ns=alpha_ns)
-        delay_s = max(0.0, float(total - CURVE_SIZES[-1] / rate))
+        rate, size = algbw, CURVE_SIZES[-1]
+        if messages.model is not None:  # links have other rates than those of the schedule
+            low, high = (alpha_beta_time(one.topology, collective, schedule, n * size) for n in (1, 2))
+            rate = size / (high - low)
+        total = alpha_beta_time(one.topology, collective, schedule, size, alpha_ns=alpha_ns)
+        delay_s = max(0.0, float(total - size / rate))
         return CollectivePrice(rate, delay_s, TimeModel.ALPHA_BETA)
 
     formula = messages.quickest(problem, by_formula)
@@ -193,13 +196,6 @@ def _of_schedule(
     rows = simulated(subject, CURVE_SIZES, options, cost_model=messages.model)
     curve = tuple((row.size_bytes, float(row.time)) for row, _ in rows)
     return CollectivePrice(formula.algbw, formula.delay_s, TimeModel.SIMULATED, curve)
-
-
-def _rate(problem: Problem, schedule: Schedule) -> Fraction:
-    """Return the algbw at large sizes, bytes/s, on links with other rates than those of the schedule."""
-    sizes = CURVE_SIZES[-1], 2 * CURVE_SIZES[-1]
-    low, high = (alpha_beta_time(problem.topology, problem.collective, schedule, size) for size in sizes)
-    return (sizes[1] - sizes[0]) / (high - low)
 
 
 def _farthest_s(problem: Problem, alpha_ns: int) -> float:
