@@ -92,12 +92,12 @@ def _rank_tracks(simulation: Simulation) -> Iterator[TraceLane]:
     begin = _ticks(simulation, np.minimum.reduceat(simulation.start[:, order], starts, axis=1))
     end = _ticks(simulation, np.maximum.reduceat(simulation.end[:, order], starts, axis=1))
     spans: list[list[TraceSpan]] = [[] for _ in program.nodes]
-    peers = program.peer.tolist()
+    peers, ranks = program.peer.tolist(), program.operation_rank.tolist()
     for operation, kind in enumerate(program.operation_kind.tolist()):
         word = OperationKind(kind).name.lower().replace("_", "-")
         peer = "" if peers[operation] < 0 else f" {peers[operation]}"
         name = f"{word}{peer} {_chunks(simulation, operation)}"
-        own = spans[int(program.operation_rank[operation])]
+        own = spans[ranks[operation]]
         for part in range(simulation.options.slices):
             about = {"operation": operation, "slice": part}
             own.append(TraceSpan(name, begin[part][operation], end[part][operation], about))

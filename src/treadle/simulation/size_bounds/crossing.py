@@ -65,7 +65,7 @@ def windows(terms: MessageTerms, collective: Collective, certificate: Witness) -
         starts, ends = starts & inside, ends & ~inside
         if collective.kind.reduces:
             starts, ends = ends, starts
-    idle, rates = _idle_ns(terms, starts, ends), terms.rates()
+    idle, rates = _idle_ns(terms, starts, ends), terms.rates
     equal_links: defaultdict[tuple[int, int, int], list[int]] = defaultdict(list)
     for link in np.flatnonzero(terms.carries).tolist():
         equal_links[int(idle[link]), int(topology.bandwidths[link]), int(rates[link])].append(link)
@@ -152,7 +152,7 @@ def gathered_cuts(terms: MessageTerms, collective: Collective) -> Iterator[Gathe
     topology, kind, n = terms.topology, collective.kind, collective.n_ranks
     if kind not in _GATHERED or not is_symmetric(terms, collective) or terms.is_blurred:
         return
-    rates, able = terms.rates(), topology.multicast | topology.aggregation
+    rates, able = terms.rates, topology.multicast | topology.aggregation
     message = shortest_ns(terms, terms.carries) + min(
         terms.least_of("occupancy_ns", (one,)) + terms.least_of("alpha_ns", (one,)) for one in terms.classes
     )

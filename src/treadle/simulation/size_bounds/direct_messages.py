@@ -93,7 +93,7 @@ def direct_pairs(terms: MessageTerms, collective: Collective) -> Iterator[Direct
     wanted = needs(collective, [*range(n)]) & (between < FAR_NS)
     # bytes of an all-to-all are not counted
     part = Fraction(0) if exchanges else Fraction(1, 1 if kind is CollectiveKind.ALLREDUCE else n)
-    rates = terms.rates()
+    rates = terms.rates
     for least in np.unique(between[wanted]).tolist():
         far: BoolArray = wanted & (between >= least)
         for source in range(0, n, -(-n // _MOST_SOURCES)):
@@ -232,7 +232,7 @@ def relayed_messages(terms: MessageTerms, collective: Collective) -> RelayedMess
 def _neighbourhoods(terms: MessageTerms) -> Counter[_Around] | None:
     """Return the ranks around each rank, by latency and by link time; None if many differ."""
     latency = terms.ways(np.eye(terms.topology.n_nodes, dtype=np.bool_))
-    rates = terms.rates()[terms.carries]
+    rates = terms.rates[terms.carries]
     if rates.min() != rates.max() or latency.max() >= FAR_NS:
         return None
     hops = distance_matrix(terms.topology)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 
 import numpy as np
 
@@ -63,8 +64,9 @@ class MessageTerms:
             return self.least_of(field, ())
         return max(int(getattr(self.protocol.of(CLASSES[one]), field)) for one in among)
 
+    @cached_property
     def rates(self) -> Int64Array:
-        """Return the rate of data on each link, bytes/s."""
+        """Rate of data on each link, bytes/s."""
         topology = self.topology
         leaves = topology.is_compute[topology.tails]
         return data_rates(self.protocol, topology.bandwidths, self.link_class, leaves)

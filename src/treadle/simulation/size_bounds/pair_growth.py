@@ -45,7 +45,7 @@ def growth_witness(terms: MessageTerms, collective: Collective) -> GrowthWitness
     at_able = terms.carries & (able[topology.tails] | able[topology.heads])
     if bool((at_able & ~near).any()):
         return None
-    rates, box = terms.rates(), boxes_of(terms)
+    rates, box = terms.rates, boxes_of(terms)
     leaving = terms.carries & ~near & np.isin(box, box[topology.compute_nodes])[topology.tails]
     inside = None
     if reach.near is not None:
