@@ -19,8 +19,7 @@ from treadle.simulation.size_bounds.crossing import crossing_time, cut_candidate
 from treadle.simulation.size_bounds.direct_messages import direct_pairs, relayed_messages
 from treadle.simulation.size_bounds.distance import farthest_pair
 from treadle.simulation.size_bounds.message_terms import message_terms
-from treadle.simulation.size_bounds.pair_growth import growth_time_ns, growth_witness
-from treadle.simulation.size_bounds.reach import reach_time_ns, reach_witness
+from treadle.simulation.size_bounds.reach import growth_time_ns, growth_witness, reach_time_ns, reach_witness
 from treadle.simulation.size_bounds.size_bound_check import check_size_bounds
 from treadle.simulation.size_bounds.size_witness import (
     CrossingWitness,
