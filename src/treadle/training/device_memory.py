@@ -169,6 +169,12 @@ def memory_parts(
     weights = sum(_stored(layer, local, keeping) for layer in layers)
     states = sum(_stored(layer, local, keeping, of_state=True) for layer in layers)
     is_training = keeping.is_training
+    logits = sum(
+        _saved_bytes(layer, part, read or local, keeping)
+        for layer in layers
+        for part in layer.saved
+        if part.name == LOGITS
+    )
     # without a backward pass only one layer's output is live at a time
     flowing = max((_saved_by_layer(layer, local, keeping) for layer in layers), default=0.0)
     return MemoryParts(
@@ -177,7 +183,7 @@ def memory_parts(
         states * keeping.optimizer_bytes * is_training,
         _gathered(stages, local, keeping),
         _activations(stages, order, local, keeping) if is_training else flowing,
-        _logits(layers, read or local, keeping),
+        (_LOGIT_COPIES if is_training else 1) * logits,
         _buffers(layers, local, keeping),
         0.0 if is_training else sum(_cache(layer, local, keeping) for layer in layers),
     )
@@ -272,12 +278,6 @@ def _activations(
             raise TreadleError(f"order of passes: stage {stage} has more backward than forward passes")
         most = max(most, sum(count * size for count, size in zip(in_flight, saved, strict=True)))
     return most + recomputed
-
-
-def _logits(layers: Sequence[ModelLayer], local: LocalWork, keeping: Keeping) -> float:
-    copies = _LOGIT_COPIES if keeping.is_training else 1
-    logits = [(layer, part) for layer in layers for part in layer.saved if part.name == LOGITS]
-    return copies * sum(_saved_bytes(layer, part, local, keeping) for layer, part in logits)
 
 
 def _buffers(layers: Sequence[ModelLayer], local: LocalWork, keeping: Keeping) -> float:

@@ -116,7 +116,6 @@ def ask_referee(
     plan : Plan
     sizes : sequence of int
         Bytes of the larger per-rank buffer.
-    referee : Referee
     alpha_ns : int, optional
         Latency of every message, added to the links'; default the most expensive class of the fabric's links
         under its `default_cost_model`.

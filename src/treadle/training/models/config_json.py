@@ -143,8 +143,8 @@ def _llama(config: _Config) -> TransformerShape:
     return _decoder(config, config.heads(bias=bias, output_bias=bias), has_bias=config.is_set("mlp_bias"))
 
 
-def _mistral(config: _Config) -> TransformerShape:
-    return _decoder(config, config.heads(), windows=(config.count("sliding_window", 0),))
+def _mistral(config: _Config, **more: Any) -> TransformerShape:
+    return _decoder(config, config.heads(), windows=(config.count("sliding_window", 0),), **more)
 
 
 def _olmo(config: _Config, **more: Any) -> TransformerShape:
@@ -193,11 +193,6 @@ def _gpt_oss(config: _Config) -> TransformerShape:
         experts=_experts(config, "num_local_experts", "intermediate_size", has_bias=True),
         windows=config.windows(config.count("sliding_window", 0), full_every=2),
     )
-
-
-def _mixtral(config: _Config) -> TransformerShape:
-    experts = _experts(config, "num_local_experts", "intermediate_size")
-    return _decoder(config, config.heads(), experts=experts, windows=(config.count("sliding_window", 0),))
 
 
 def _llama4(config: _Config) -> TransformerShape:
@@ -387,7 +382,7 @@ CONFIG_READERS: Mapping[str, Callable[[_Config], TransformerShape]] = MappingPro
         "llama4_text": _llama4,
         "mamba2": _mamba2,
         "mistral": _mistral,
-        "mixtral": _mixtral,
+        "mixtral": lambda c: _mistral(c, experts=_experts(c, "num_local_experts", "intermediate_size")),
         "nemotron_h": _nemotron_h,
         "olmo2": partial(_olmo, norms_follow=True),
         "olmoe": lambda c: _olmo(c, experts=_experts(c, "num_experts", "intermediate_size")),

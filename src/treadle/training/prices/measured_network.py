@@ -64,12 +64,12 @@ UNCHANGED = NetworkEfficiency()
 """Modelled rates."""
 
 
-def read_network_efficiency(texts: Sequence[str]) -> NetworkEfficiency:
+def read_network_efficiency(arguments: Sequence[str]) -> NetworkEfficiency:
     """Parse ``--network-efficiency``: a share such as ``0.85``, or ``KIND=FILE`` with measured times.
 
     Parameters
     ----------
-    texts : sequence of str
+    arguments : sequence of str
         At most one share; files are those of nccl-tests and ``treadle run --json``.
 
     Raises
@@ -84,7 +84,7 @@ def read_network_efficiency(texts: Sequence[str]) -> NetworkEfficiency:
     """
     share: float | None = None
     measured: dict[CollectiveKind, tuple[tuple[int, float], ...]] = {}
-    for text in texts:
+    for text in arguments:
         name, equals, path = text.partition("=")
         if equals:
             kind = resolve_kind(name.strip())
