@@ -9,7 +9,7 @@ import pytest
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.planning import bound, step_costs
 from treadle.schedules.collective import CollectiveKind
-from treadle.training.prices import fabric_costs, shared_links
+from treadle.training.prices import fabric_costs, schedule_prices
 from treadle.training.prices.collective_prices import CollectivePrice, TimeModel
 from treadle.training.prices.direct_prices import torus_sides
 from treadle.training.prices.fabric_costs import SCHEDULERS
@@ -197,10 +197,10 @@ def test_sides_of_tori() -> None:
         torus_sides(14, 2)
 
 
-@pytest.mark.parametrize("most", [shared_links.MOST_SHARING_RANKS, 0])
+@pytest.mark.parametrize("most", [schedule_prices.MOST_SHARING_RANKS, 0])
 def test_slowdowns_of_what_shares_links(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """All goes through the one NIC of each; exact rates of all at once and what lengths prove agree."""
-    monkeypatch.setattr(shared_links, "MOST_SHARING_RANKS", most)
+    monkeypatch.setattr(schedule_prices, "MOST_SHARING_RANKS", most)
     gather, sum_, exchange = (AG, ("fsdp",)), (AR, ("tp",)), (A2A, ("fsdp",))
     costs = step_costs("leaf_spine:2,1,gpus_per_leaf=2", "fsdp=2,tp=2")
     assert costs.slowdowns((gather, sum_)) == pytest.approx((2, 2))

@@ -21,7 +21,7 @@ from treadle.schedules.mesh import Mesh
 from treadle.topologies import parse
 from treadle.topologies.topology import TopologyBuilder
 from treadle.training import step_files
-from treadle.training.prices import fabric_costs, schedule_prices, shared_links
+from treadle.training.prices import fabric_costs, schedule_prices
 from treadle.training.prices.collective_prices import CURVE_SIZES, TimeModel
 from treadle.training.prices.message_costs import MessageCosts, message_costs
 from treadle.training.prices.schedule_prices import (
@@ -215,10 +215,10 @@ def test_shares_of_links_by_lengths() -> None:
     gather = Problem(fabric, Collective(GATHER, (0, 1)))
     lengths = (Fraction(1), Fraction(0))
     alone = GroupLengthWitness(lengths).bound(fabric, gather.collective)
-    assert shared_links._share(fabric, gather, alone, lengths) == 1.0
-    assert shared_links._share(fabric, gather, alone / 3, lengths) == pytest.approx(1 / 3)
+    assert schedule_prices._share(fabric, gather, alone, lengths) == 1.0
+    assert schedule_prices._share(fabric, gather, alone / 3, lengths) == pytest.approx(1 / 3)
     nothing = (Fraction(0), Fraction(0))
-    assert shared_links._share(fabric, gather, alone, nothing) == 0.0
+    assert schedule_prices._share(fabric, gather, alone, nothing) == 0.0
 
 
 def chakra(n_ranks: int, n_tasks: int, devices: int = 1) -> tuple[Any, Any]:

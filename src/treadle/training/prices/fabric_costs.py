@@ -41,9 +41,9 @@ from treadle.training.prices.schedule_prices import (
     exchange_price,
     optimal_price,
     planned_price,
+    shared_slowdowns,
     spread_price,
 )
-from treadle.training.prices.shared_links import shared_slowdowns
 
 
 @dataclass(frozen=True)

@@ -4,12 +4,15 @@ All groups of a mesh run concurrently: the verifier adds up a schedule's loads o
 an optimum is that of all groups together. Schedules are computed up to `MOST_PLANNED` ranks and simulated up
 to `MOST_SIMULATED`. For more ranks, colour refinement of links and groups still gives optimal rates in
 seconds.
+
+Different collectives may also run concurrently on separate streams; `shared_slowdowns` has the cost of that.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
+from math import lcm
 
 import numpy as np
 
@@ -23,16 +26,21 @@ from treadle.schedulers.bounds import find_bound
 from treadle.schedulers.group_rates import find_cut_off, own_fabric
 from treadle.schedulers.schedulers import find_scheduler
 from treadle.schedulers.solving import solve_problem
+from treadle.schedules.alltoall.alltoall_witness import DistanceWitness
 from treadle.schedules.collective import CollectiveKind
+from treadle.schedules.group_witness import GroupLengthWitness
+from treadle.schedules.jobs import MOST_WEIGHT_RATIO, Job
 from treadle.schedules.schedule import Schedule
 from treadle.simulation.alpha_beta import alpha_beta_time
 from treadle.simulation.simulated_plans import SimulatedSubject, simulated
 from treadle.simulation.simulation_options import SimulationOptions
 from treadle.simulation.tasks import task_graph
 from treadle.synthesis.alltoall.baselines.equal_weight import EqualShares
+from treadle.synthesis.result import Bound
 from treadle.synthesis.trees.baselines.in_groups import double_trees_in_groups, rings_in_groups
 from treadle.synthesis.trees.baselines.logical_hops import Router
 from treadle.synthesis.trees.baselines.ring_loads import ring_loads
+from treadle.topologies.topology import Topology
 from treadle.training.prices.collective_prices import CURVE_SIZES, CollectivePrice, Price, TimeModel
 from treadle.training.prices.message_costs import MessageCosts
 from treadle.verification.schedules import verify
@@ -45,6 +53,11 @@ MOST_ROUTED = 2**18
 """Most messages of an all-to-all that are routed one by one, in ten seconds."""
 MOST_EXCHANGED = 4096
 """Most ranks of an all-to-all, whose demands are a matrix."""
+MOST_SHARING_RANKS = 16
+"""Most ranks for which exact rates of different concurrent collectives take few seconds."""
+
+_ROUNDING = 1e-9
+_Lengths = tuple[Fraction, ...]
 
 
 def planned_price(problem: Problem, messages: MessageCosts, *, simulates: bool) -> Price:
@@ -222,3 +235,70 @@ def _farthest_s(problem: Problem, alpha_ns: int) -> float:
             f"the fabric"
         )
     return max(far[node] for node in members) / 1e9
+
+
+def shared_slowdowns(topology: Topology, problems: Sequence[Problem]) -> tuple[float, ...]:
+    """Return the factor, at least 1, by which each collective is slower while all run concurrently.
+
+    Up to `MOST_SHARING_RANKS` ranks: exact max-min rates of all groups of all concurrent collectives
+    (``treadle bound --jobs``), in proportion to the rate of each alone. For more ranks: a lower bound by dual
+    prices. If prices l allow collective j alone at most T_j(l), then concurrent rates r_j / x of any
+    schedules need x >= sum of r_j / T_j(l). The prices are those that prove each optimum, so collectives that
+    meet at a bottleneck of one of them are slowed down. The bound is exact if it equals the number of
+    collectives, since these can take turns.
+    """
+    from treadle.synthesis.jobs.max_min import max_min_rates  # imports a solver that few commands need
+
+    found = [find_bound(problem) for problem in problems]
+    proved = _proved(topology, problems, found)
+    is_large = topology.injection_bytes_per_s.any() or len(topology.compute_nodes) > MOST_SHARING_RANKS
+    if is_large or min(proved) > len(problems) - _ROUNDING:
+        return proved
+    alone = [bound.algbw for bound in found]
+    least = max(alone) / MOST_WEIGHT_RATIO
+    jobs: list[Job] = []
+    owner: list[int] = []
+    for number, (problem, rate) in enumerate(zip(problems, alone, strict=True)):
+        collective = problem.collective
+        for group in range(collective.n_groups or 1):
+            jobs.append(Job(f"{number}[{group}]", collective.member(group), max(rate, least)))
+            owner.append(number)
+    slowest = list(alone)
+    with start():
+        together = max_min_rates(topology, jobs).rates
+    for number, rate in zip(owner, together, strict=True):
+        slowest[number] = min(slowest[number], rate)
+    return tuple(float(max(Fraction(1), own / now)) for own, now in zip(alone, slowest, strict=True))
+
+
+def _proved(topology: Topology, problems: Sequence[Problem], found: Sequence[Bound]) -> tuple[float, ...]:
+    """Return lower bounds on the slowdowns, by the dual prices that prove each rate."""
+    slowdowns = [1.0] * len(problems)
+    for bound in found:
+        witness = bound.witness
+        if isinstance(witness, GroupLengthWitness):
+            lengths: _Lengths = witness.lengths
+        elif isinstance(witness, DistanceWitness):
+            lengths = tuple(map(Fraction, witness.lengths.tolist()))
+        else:  # a cut has no prices
+            continue
+        shares = [
+            _share(topology, problem, one.algbw, lengths)
+            for problem, one in zip(problems, found, strict=True)
+        ]
+        for number, share in enumerate(shares):
+            if share:
+                slowdowns[number] = max(slowdowns[number], sum(shares))
+    return tuple(slowdowns)
+
+
+def _share(topology: Topology, problem: Problem, rate: Fraction, lengths: _Lengths) -> float:
+    """Return the part of all links, weighted by prices, that a collective uses at its own rate; 0: none."""
+    try:
+        if problem.collective.kind is not CollectiveKind.ALLTOALL:
+            return float(rate / GroupLengthWitness(lengths).bound(topology, problem.collective))
+        scale = lcm(*{length.denominator for length in lengths})
+        integral = np.array([int(length * scale) for length in lengths], dtype=np.int64)
+        return float(rate / DistanceWitness(integral).bound(topology, problem.collective))
+    except ScheduleError:  # these prices prove nothing about the collective
+        return 0.0
