@@ -16,13 +16,13 @@ from treadle.simulation.clock import Clock, timed_graph
 from treadle.simulation.costs.cost_model import ClassCost, Protocol
 from treadle.simulation.critical_path import CriticalStep, critical_path, describe_path
 from treadle.simulation.messages import seconds_below, simulate_messages
-from treadle.simulation.picture import utilisation_over_time
 from treadle.simulation.result import Simulation
 from treadle.simulation.simulate import MAX_TASKS, simulate_graph
 from treadle.simulation.simulation_options import Forwarding, LatencyModel, Sharing, SimulationOptions
 from treadle.simulation.slice_search import SliceLimit, SliceSearch, Trial, slice_limit, slices_at_most
 from treadle.simulation.tasks import TaskGraph, deadlock_error, task_graph
 from treadle.simulation.trace import simulation_trace
+from treadle.simulation.utilization_drawing import utilisation_over_time
 from treadle.traces.timed_lanes import TraceSpan
 
 NS = Fraction(1, 10**9)

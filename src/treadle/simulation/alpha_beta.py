@@ -113,7 +113,7 @@ def _path_latencies(topology: Topology, schedule: StepSchedule | ExchangeSchedul
     """Return by how many ns the longest paths exceed the longest links (counted by `_step`), in all steps."""
     total = 0
     phases = (schedule.sends,) if isinstance(schedule, ExchangeSchedule) else schedule.phases
-    for steps in (steps for steps in phases if steps.has_ways):
+    for steps in (steps for steps in phases if steps.has_paths):
         links = topology.latencies_ns[steps.way_links]
         length, slowest = (joined.reduceat(links, steps.way_offset[:-1]) for joined in (np.add, np.maximum))
         for step in range(steps.n_steps):

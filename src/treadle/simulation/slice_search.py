@@ -106,15 +106,15 @@ class SliceSearch:
 
     @cached_property
     def graphs(self) -> tuple[TaskGraph, ...]:
-        """Tasks of the program by form; two if merging may save time on links (`TaskGraph.bundled`)."""
+        """Tasks of the program by form; two if merging may save time on links (`TaskGraph.coalesced`)."""
         holds_links = any(  # for a time that does not depend on a message's size
             one.latency_model is LatencyModel.PER_MESSAGE
             or (one.costs is not None and any(one.costs.of(kind).occupancy_ns for kind in CLASSES))
             for one in self.variants
         )
-        if not holds_links or self.graph.bundled is self.graph:
+        if not holds_links or self.graph.coalesced is self.graph:
             return (self.graph,)
-        return (self.graph, self.graph.bundled)
+        return (self.graph, self.graph.coalesced)
 
     @cached_property
     def _loads(self) -> tuple[tuple[_Loads, ...], ...]:

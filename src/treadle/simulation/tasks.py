@@ -16,7 +16,7 @@ from treadle.program.message_levels import dataflow
 from treadle.program.operation_lists import OperationKind, OperationLists
 from treadle.runtime.order import describe, is_receive, match_messages
 from treadle.simulation.costs.link_classes import link_classes
-from treadle.simulation.switch_feeds import NetworkJoin, group_crossings, network_joins, path_ends
+from treadle.simulation.switch_dataflow import NetworkJoin, group_crossings, network_joins, path_ends
 from treadle.topologies.topology import Topology
 
 
@@ -78,9 +78,9 @@ class TaskGraph:
     edge_kind: Int32Array
 
     @cached_property
-    def bundled(self) -> TaskGraph:
+    def coalesced(self) -> TaskGraph:
         """Graph with messages of a step, from a rank to another over one path, merged."""
-        return bundled(self)
+        return coalesced(self)
 
     @property
     def n_tasks(self) -> int:
@@ -329,7 +329,7 @@ def _task_on(send: int, link: int, begin: Int64Array, resource: Int64Array) -> i
     return int(begin[send]) + int(np.flatnonzero(tasks == link)[0])
 
 
-def bundled(graph: TaskGraph) -> TaskGraph:
+def coalesced(graph: TaskGraph) -> TaskGraph:
     """Merge the sends of one step from a rank to another over one path into one message.
 
     A merged message leaves when all its parts could, and each part is received as before. Runtimes over MPI

@@ -27,7 +27,7 @@ class Costs(Protocol):
     """Seconds of communication on a fabric with a mesh, by one kind of schedule."""
 
     @property
-    def words(self) -> str:
+    def summary(self) -> str:
         """The source, for reports: ``Treadle's plans``, ``ring``, ``the bound``."""
         ...
 
@@ -51,7 +51,7 @@ class Costs(Protocol):
     def slowdowns(self, running: tuple[Traffic, ...]) -> tuple[Seconds, ...]:
         """Return the factor, at least 1, by which each is slower while all of these run concurrently.
 
-        They are sorted by `traffic_words`, and may contain the same traffic twice.
+        They are sorted by `format_traffic`, and may contain the same traffic twice.
         """
         ...
 
@@ -60,7 +60,7 @@ class RememberedCosts:
     """Costs with a cache."""
 
     def __init__(self, costs: Costs) -> None:
-        self._costs, self.words, self.is_bound = costs, costs.words, costs.is_bound
+        self._costs, self.summary, self.is_bound = costs, costs.summary, costs.is_bound
         self.time_s, self.send_s = cache(costs.time_s), cache(costs.send_s)
         self.slowdowns = cache(costs.slowdowns)
 
@@ -75,9 +75,9 @@ class DerivedCosts:
     costs: Costs
 
     @property
-    def words(self) -> str:
-        """See `Costs.words`."""
-        return self.costs.words
+    def summary(self) -> str:
+        """See `Costs.summary`."""
+        return self.costs.summary
 
     @property
     def is_bound(self) -> bool:
@@ -93,7 +93,7 @@ class DerivedCosts:
         return self.costs.slowdowns(running)
 
 
-@brief("words", "alpha_s", "rates")
+@brief("summary", "alpha_s", "rates")
 @dataclass(frozen=True)
 class AlphaBetaCosts:
     """Latency and rate by kind and axes: ``alpha_s + size / rate``.
@@ -106,8 +106,8 @@ class AlphaBetaCosts:
         Bytes/s at large sizes, above 0.
     together : mapping from tuple of Traffic to tuple of numbers
         Slowdowns, at least 1, of concurrent communications, in the order of the key, which is sorted by
-        `traffic_words`; 1 for all others.
-    words : str
+        `format_traffic`; 1 for all others.
+    summary : str
     is_bound : bool
 
     Raises
@@ -127,7 +127,7 @@ class AlphaBetaCosts:
     together: Mapping[tuple[Traffic, ...], tuple[Seconds, ...]] = field(
         default_factory=lambda: MappingProxyType({})
     )
-    words: str = "alpha and rate"
+    summary: str = "alpha and rate"
     is_bound: bool = False
 
     def __post_init__(self) -> None:
@@ -136,20 +136,20 @@ class AlphaBetaCosts:
         for traffic, rate in self.rates.items():
             if not rate > 0:
                 raise ScheduleError(
-                    f"costs: {traffic_words(traffic)} at {rate} bytes/s; expected more than 0"
+                    f"costs: {format_traffic(traffic)} at {rate} bytes/s; expected more than 0"
                 )
         for running, factors in self.together.items():
             if len(running) != len(factors) or not all(factor >= 1 for factor in factors):
                 raise ScheduleError(
-                    f"costs: slowdowns of {', '.join(map(traffic_words, running))}: expected a number of at "
+                    f"costs: slowdowns of {', '.join(map(format_traffic, running))}: expected a number of at "
                     "least 1 for each"
                 )
 
     def _seconds(self, traffic: Traffic, size_bytes: int) -> Seconds:
         rate = self.rates.get(traffic)
         if rate is None:
-            known = ", ".join(map(traffic_words, self.rates))
-            raise ScheduleError(f"costs: no rate of {traffic_words(traffic)}; there are {known}")
+            known = ", ".join(map(format_traffic, self.rates))
+            raise ScheduleError(f"costs: no rate of {format_traffic(traffic)}; there are {known}")
         return self.alpha_s + Fraction(size_bytes) / exact(rate)
 
     def time_s(self, kind: CollectiveKind, axes: tuple[str, ...], size_bytes: int) -> Seconds:
@@ -165,7 +165,7 @@ class AlphaBetaCosts:
         return self.together.get(running, (1,) * len(running))
 
 
-def traffic_words(traffic: Traffic) -> str:
+def format_traffic(traffic: Traffic) -> str:
     """Format kind and axes: ``allreduce along dp,ep``."""
     kind, axes = traffic
     return f"{'send' if kind is None else kind.value} along {','.join(axes)}"

@@ -13,7 +13,7 @@ from itertools import chain
 
 from treadle.brief import brief
 from treadle.errors import TreadleError
-from treadle.notebook import own_fields, shown
+from treadle.notebook import displayed, own_fields
 from treadle.training.compute_times import LocalWork
 from treadle.training.models.model_layer import LOGITS, ModelLayer, Saved, Weight
 
@@ -25,9 +25,9 @@ _LOGIT_COPIES = 2.5
 """Copies of fp32 logits at the loss: logits, its terms or gradients, and logits of half the width."""
 
 
-@shown(own_fields)
+@displayed(own_fields)
 @dataclass(frozen=True, kw_only=True)
-class Keeping:
+class ActivationPolicy:
     """Storage of weights, gradients, optimizer states and activations on a device.
 
     Parameters
@@ -132,7 +132,7 @@ def memory_parts(
     stages: Sequence[Sequence[ModelLayer]],
     order: Iterable[tuple[int, bool]],
     local: LocalWork,
-    keeping: Keeping,
+    keeping: ActivationPolicy,
     *,
     read: LocalWork | None = None,
 ) -> MemoryParts:
@@ -194,11 +194,13 @@ def _full(weight: Weight, local: LocalWork) -> float:
     return weight.elements / (local.tp if weight.split else 1) / (local.ep if weight.expert else 1)
 
 
-def _shards(weight: Weight, keeping: Keeping) -> int:
+def _shards(weight: Weight, keeping: ActivationPolicy) -> int:
     return keeping.expert_shards if weight.expert else keeping.weight_shards
 
 
-def _stored(layer: ModelLayer, local: LocalWork, keeping: Keeping, *, of_state: bool = False) -> float:
+def _stored(
+    layer: ModelLayer, local: LocalWork, keeping: ActivationPolicy, *, of_state: bool = False
+) -> float:
     found = 0.0
     for weight in layer.weights:
         state = (keeping.expert_state_shards if weight.expert else keeping.state_shards) if of_state else 1
@@ -206,12 +208,12 @@ def _stored(layer: ModelLayer, local: LocalWork, keeping: Keeping, *, of_state: 
     return found
 
 
-def _weight_bytes(layer: ModelLayer, keeping: Keeping) -> int:
+def _weight_bytes(layer: ModelLayer, keeping: ActivationPolicy) -> int:
     own = keeping.block_weight_bytes
     return keeping.weight_bytes if own is None or not layer.cache_elements else own
 
 
-def _gathered(stages: Sequence[Sequence[ModelLayer]], local: LocalWork, keeping: Keeping) -> float:
+def _gathered(stages: Sequence[Sequence[ModelLayer]], local: LocalWork, keeping: ActivationPolicy) -> float:
     """Return the bytes of gathered layers, in use and ahead, and of full gradients."""
 
     def sharded(layer: ModelLayer) -> float:
@@ -235,7 +237,7 @@ def _gathered(stages: Sequence[Sequence[ModelLayer]], local: LocalWork, keeping:
     return gathered * keeping.element_bytes + gradient_bytes
 
 
-def _saved_bytes(layer: ModelLayer, part: Saved, local: LocalWork, keeping: Keeping) -> float:
+def _saved_bytes(layer: ModelLayer, part: Saved, local: LocalWork, keeping: ActivationPolicy) -> float:
     tokens = float(local.tokens_here(part.stream or layer.stream))
     if part.attended is not None:
         tokens *= float(part.attended.mean(local.tokens[layer.attended_stream(part)]))
@@ -243,7 +245,7 @@ def _saved_bytes(layer: ModelLayer, part: Saved, local: LocalWork, keeping: Keep
     return float(part.elements) * tokens / shards * keeping.element_bytes
 
 
-def _saved_by_layer(layer: ModelLayer, local: LocalWork, keeping: Keeping) -> float:
+def _saved_by_layer(layer: ModelLayer, local: LocalWork, keeping: ActivationPolicy) -> float:
     """Return the bytes that a layer saves for a micro-batch, without logits."""
     has_scores = keeping.recompute != "attention" and not keeping.fused_attention
     return sum(
@@ -257,7 +259,7 @@ def _activations(
     stages: Sequence[Sequence[ModelLayer]],
     order: Iterable[tuple[int, bool]],
     local: LocalWork,
-    keeping: Keeping,
+    keeping: ActivationPolicy,
 ) -> float:
     """Return the peak of saved bytes over the passes of the stage."""
     saved, recomputed = [0.0] * len(stages), 0.0
@@ -280,7 +282,7 @@ def _activations(
     return most + recomputed
 
 
-def _buffers(layers: Sequence[ModelLayer], local: LocalWork, keeping: Keeping) -> float:
+def _buffers(layers: Sequence[ModelLayer], local: LocalWork, keeping: ActivationPolicy) -> float:
     """Return the bytes of tokens to experts and back, of gathered tokens, and of gathered keys and values."""
     exchanged = gathered = passed = 0.0
     for layer in layers:
@@ -299,14 +301,14 @@ def _buffers(layers: Sequence[ModelLayer], local: LocalWork, keeping: Keeping) -
     return (exchanged + gathered + passed) * keeping.element_bytes
 
 
-def _cache(layer: ModelLayer, local: LocalWork, keeping: Keeping) -> float:
+def _cache(layer: ModelLayer, local: LocalWork, keeping: ActivationPolicy) -> float:
     tokens = local.tokens[layer.stream]
     cached = min(tokens, layer.cache_window or tokens)
     elements = float(local.sequences) * layer.cache_elements * cached / local.cp
     return elements / min(local.tp, layer.kv_pieces) * keeping.element_bytes
 
 
-def shortfall(parts: Sequence[MemoryParts], memory_bytes: int) -> str:
+def missing_bytes(parts: Sequence[MemoryParts], memory_bytes: int) -> str:
     """Describe the excess of the largest pipeline stage over a device's memory; "" if all stages fit."""
     worst = max(parts, key=lambda one: one.total_bytes)
     if worst.total_bytes <= memory_bytes:

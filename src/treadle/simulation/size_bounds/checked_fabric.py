@@ -16,7 +16,7 @@ import numpy as np
 from treadle.errors import ScheduleError
 from treadle.simulation.costs.cost_model import ClassCost, LinkClass, Protocol
 from treadle.simulation.costs.link_classes import CLASSES, link_classes
-from treadle.simulation.size_bounds.size_witness import ReachClass
+from treadle.simulation.size_bounds.size_certificate import ReachClass
 from treadle.topologies.topology import Topology
 
 Link = tuple[int, int, LinkClass, int]

@@ -22,10 +22,10 @@ import numpy as np
 
 from treadle.arrays import BoolArray, Int32Array, Int64Array, mask_of
 from treadle.errors import ScheduleError
-from treadle.schedules.alltoall.alltoall_witness import DistanceWitness
+from treadle.schedules.alltoall.alltoall_certificate import FlowDualCertificate
+from treadle.schedules.certificate import BottleneckCut, Certificate
 from treadle.schedules.collective import Collective, CollectiveKind
-from treadle.schedules.trees.allreduce_witness import CutCombinationWitness
-from treadle.schedules.witness import CutWitness, Witness
+from treadle.schedules.trees.allreduce_certificate import CutCombinationCertificate
 from treadle.simulation.costs.link_classes import CLASSES
 from treadle.simulation.size_bounds.message_terms import (
     FAR_NS,
@@ -36,13 +36,13 @@ from treadle.simulation.size_bounds.message_terms import (
     time_to_carry,
 )
 from treadle.simulation.size_bounds.reach import shortest_ns
-from treadle.simulation.size_bounds.size_witness import GatheredWitness
+from treadle.simulation.size_bounds.size_certificate import GatheredCertificate
 
 Window = tuple[int, Fraction]
 """Time for which links carry nothing that counts, ns, and the bytes of the buffer that they then move per
 second."""
 
-GatheredCut = tuple[GatheredWitness, Fraction, tuple[Window, ...]]
+GatheredCut = tuple[GatheredCertificate, Fraction, tuple[Window, ...]]
 """A certificate, the part of the buffer that leaves its nodes, and the windows of its links."""
 
 _GATHERED = (CollectiveKind.ALLGATHER, CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALLREDUCE)
@@ -50,7 +50,7 @@ _MOST_ALIKE = 2
 """Boxes, and ranks, of one bandwidth that are tried."""
 
 
-def windows(terms: MessageTerms, collective: Collective, certificate: Witness) -> tuple[Window, ...]:
+def windows(terms: MessageTerms, collective: Collective, certificate: Certificate) -> tuple[Window, ...]:
     """Return weighted bandwidth by idle time of links, the shortest first.
 
     Every certificate's bound is linear in the bandwidths: a sum of bandwidths times weights, where each byte
@@ -60,7 +60,7 @@ def windows(terms: MessageTerms, collective: Collective, certificate: Witness) -
     topology = terms.topology
     # nodes where messages that cross begin, and where they end
     starts = ends = mask_of(topology.n_nodes, topology.compute_nodes)
-    if isinstance(certificate, CutWitness):
+    if isinstance(certificate, BottleneckCut):
         inside = mask_of(topology.n_nodes, list(certificate.nodes))
         starts, ends = starts & inside, ends & ~inside
         if collective.kind.reduces:
@@ -89,8 +89,8 @@ def windows(terms: MessageTerms, collective: Collective, certificate: Witness) -
 
 def _idle_ns(terms: MessageTerms, starts: BoolArray, ends: BoolArray) -> Int64Array:
     """Return how long each link carries no data from `starts` to `ends`, ns."""
-    before: Int64Array = terms.ways(starts[None])[0][terms.topology.tails]
-    after = terms.ways(ends[None], reverse=True)[0][terms.topology.heads] + terms.latency_ns
+    before: Int64Array = terms.least_latencies(starts[None])[0][terms.topology.tails]
+    after = terms.least_latencies(ends[None], reverse=True)[0][terms.topology.heads] + terms.latency_ns
     message = np.zeros(len(CLASSES), dtype=np.int64)
     for one in terms.classes:
         message[one] = terms.least_of("occupancy_ns", (one,)) + terms.least_of("alpha_ns", (one,))
@@ -103,22 +103,22 @@ def crossing_time(found: Sequence[Window], size_bytes: Fraction | int) -> Fracti
     return time_to_carry(found, Fraction(size_bytes) * 10**9) / 10**9
 
 
-def cut_candidates(terms: MessageTerms, collective: Collective) -> Iterator[Witness]:
+def cut_candidates(terms: MessageTerms, collective: Collective) -> Iterator[Certificate]:
     """Yield certificates of cuts around boxes and ranks, and around all others, that prove something."""
     topology = terms.topology
     for inside in _node_sets(terms) if collective.groups is None else ():
         nodes, others = (tuple(np.flatnonzero(side).tolist()) for side in (inside, ~inside))
         if collective.kind is CollectiveKind.ALLREDUCE:  # the entire buffer leaves and enters
             one = Fraction(1)
-            both: list[Witness] = [
-                CutCombinationWitness(((nodes, one),), ((others, one),)),
-                CutCombinationWitness(((others, one),), ((nodes, one),)),
+            both: list[Certificate] = [
+                CutCombinationCertificate(((nodes, one),), ((others, one),)),
+                CutCombinationCertificate(((others, one),), ((nodes, one),)),
             ]
         elif collective.kind is CollectiveKind.ALLTOALL:
             here, there = inside[topology.tails], inside[topology.heads]
-            both = [DistanceWitness(side.astype(np.int64)) for side in (here & ~there, ~here & there)]
+            both = [FlowDualCertificate(side.astype(np.int64)) for side in (here & ~there, ~here & there)]
         else:
-            both = [CutWitness(nodes), CutWitness(others)]
+            both = [BottleneckCut(nodes), BottleneckCut(others)]
         for certificate in both:
             try:
                 proves = certificate.bound(topology, collective) > 0
@@ -172,4 +172,4 @@ def gathered_cuts(terms: MessageTerms, collective: Collective) -> Iterator[Gathe
             for pause in (int(idle[link]), int(idle[link]) + messages * message):
                 found[pause] += int(rates[link])
         nodes = tuple(np.flatnonzero(inside).tolist())
-        yield GatheredWitness(nodes), part, tuple(sorted(found.items()))
+        yield GatheredCertificate(nodes), part, tuple(sorted(found.items()))

@@ -19,7 +19,7 @@ from math import lcm
 from treadle.errors import ScheduleError
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.simulation.size_bounds.checked_fabric import Check, CheckedFabric, carried, least_prices
-from treadle.simulation.size_bounds.size_witness import DirectWitness, RelayedWitness
+from treadle.simulation.size_bounds.size_certificate import DirectCertificate, RelayedCertificate
 
 _Ranks = Counter[tuple[int, Fraction]]
 """Number of ranks by latency of the path, ns, and link time of a byte on it, ns."""
@@ -54,7 +54,7 @@ def direct_check(fabric: CheckedFabric, collective: Collective) -> Check:
     start = cost.occupancy_ns + cost.alpha_ns
 
     @cache
-    def pairs_of(certificate: DirectWitness) -> tuple[int, int, list[tuple[int, int]], int]:
+    def pairs_of(certificate: DirectCertificate) -> tuple[int, int, list[tuple[int, int]], int]:
         """Return the number of pairs, the shortest time of two messages, links by idle time, the top rate."""
         if not 0 <= certificate.source < n:
             raise ScheduleError(f"size bound: rank {certificate.source} of {n}")
@@ -85,7 +85,7 @@ def direct_check(fabric: CheckedFabric, collective: Collective) -> Check:
         ]
         return len(targets), two_ns, pauses, max(rate for *_, rate in leaving)
 
-    def check(certificate: DirectWitness, claimed: Fraction, size_bytes: int) -> None:
+    def check(certificate: DirectCertificate, claimed: Fraction, size_bytes: int) -> None:
         many, two_ns, pauses, fastest = pairs_of(certificate)
         if two_ns < claimed:
             raise ScheduleError(f"size bound: two messages reach a pair after {two_ns} ns, before {claimed}")
@@ -123,7 +123,7 @@ def relayed_check(fabric: CheckedFabric, collective: Collective) -> Check:
         (_in_ns(before, scale), _in_ns(after, scale), count) for (before, after), count in sides.items()
     ]
 
-    def check(certificate: RelayedWitness, claimed: Fraction, size_bytes: int) -> None:
+    def check(certificate: RelayedCertificate, claimed: Fraction, size_bytes: int) -> None:
         price_ns = certificate.worth_ns
         if 3 * (start + min(hop[2] for hop in hops)) < claimed:
             raise ScheduleError(f"size bound: three messages may end before {claimed} ns")

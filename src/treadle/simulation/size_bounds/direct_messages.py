@@ -23,9 +23,9 @@ import numpy as np
 
 from treadle.arrays import BoolArray
 from treadle.schedules.collective import Collective, CollectiveKind
-from treadle.simulation.size_bounds.distance import needs
+from treadle.simulation.size_bounds.distance import receives_from
 from treadle.simulation.size_bounds.message_terms import FAR_NS, MessageTerms, time_to_carry
-from treadle.simulation.size_bounds.size_witness import DirectWitness, RelayedWitness
+from treadle.simulation.size_bounds.size_certificate import DirectCertificate, RelayedCertificate
 from treadle.topologies.distances import distance_matrix
 
 _DIRECT = (CollectiveKind.ALLGATHER, CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALLREDUCE)
@@ -63,7 +63,7 @@ class DirectPairs:
         ns for each byte of the buffer.
     """
 
-    witness: DirectWitness
+    witness: DirectCertificate
     two_ns: int
     free_ns: tuple[int, ...]
     held_ns: int
@@ -84,13 +84,13 @@ def direct_pairs(terms: MessageTerms, collective: Collective) -> Iterator[Direct
         return
     if not exchanges and len(set(collective.shard_weights)) > 1:
         return
-    ways = terms.ways(np.eye(terms.topology.n_nodes, dtype=np.bool_))
+    ways = terms.least_latencies(np.eye(terms.topology.n_nodes, dtype=np.bool_))
     gap, alpha = (terms.least_of(one, terms.classes) for one in ("occupancy_ns", "alpha_ns"))
     one = np.minimum(ways + gap + alpha, FAR_NS)
     lone = one + np.where(np.eye(len(one), dtype=np.bool_), FAR_NS, 0)  # no rank sends to itself
     two = np.array([(lone[node][:, None] + lone).min(axis=0) for node in nodes.tolist()])[:, nodes]
     between = one[np.ix_(nodes, nodes)]
-    wanted = needs(collective, [*range(n)]) & (between < FAR_NS)
+    wanted = receives_from(collective, [*range(n)]) & (between < FAR_NS)
     # bytes of an all-to-all are not counted
     part = Fraction(0) if exchanges else Fraction(1, 1 if kind is CollectiveKind.ALLREDUCE else n)
     rates = terms.rates
@@ -103,7 +103,7 @@ def direct_pairs(terms: MessageTerms, collective: Collective) -> Iterator[Direct
                 after = ways[:, nodes[far[source]]].min(axis=1)
                 free = after[terms.topology.heads[links]] + terms.latency_ns[links] + alpha
                 yield DirectPairs(
-                    DirectWitness(source, least),
+                    DirectCertificate(source, least),
                     int(two[source, far[source]].min()),
                     tuple(free.tolist()),
                     many * gap,
@@ -135,7 +135,7 @@ class RelayedMessages:
     three_ns: int
     pauses_ns: tuple[tuple[int, int], ...]
 
-    def proof(self, size_bytes: int) -> tuple[Fraction, RelayedWitness]:
+    def proof(self, size_bytes: int) -> tuple[Fraction, RelayedCertificate]:
         """Return the latest time that can be proved at a size, seconds, and its certificate."""
         # times from which one message may come from farther, or two
         near = {self.start_ns + one[0] for _, targets in self.around for one in targets}
@@ -152,7 +152,7 @@ class RelayedMessages:
                 time = min(Fraction(limit), time_to_carry(self.pauses_ns, needed * size_bytes))
                 if time > best:
                     best, price_ns = time, price
-        return best / 10**9, RelayedWitness(price_ns)
+        return best / 10**9, RelayedCertificate(price_ns)
 
     def _needed(self, limit: int, size_bytes: int) -> tuple[Fraction, Fraction]:
         """Return the best price of a contribution, and the link time of a byte, ns, before a limit."""
@@ -231,7 +231,7 @@ def relayed_messages(terms: MessageTerms, collective: Collective) -> RelayedMess
 
 def _neighbourhoods(terms: MessageTerms) -> Counter[_Around] | None:
     """Return the ranks around each rank, by latency and by link time; None if many differ."""
-    latency = terms.ways(np.eye(terms.topology.n_nodes, dtype=np.bool_))
+    latency = terms.least_latencies(np.eye(terms.topology.n_nodes, dtype=np.bool_))
     rates = terms.rates[terms.carries]
     if rates.min() != rates.max() or latency.max() >= FAR_NS:
         return None

@@ -9,13 +9,13 @@ import numpy as np
 from treadle.arrays import BoolArray, Int64Array, mask_of
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.simulation.size_bounds.message_terms import FAR_NS, MessageTerms
-from treadle.simulation.size_bounds.size_witness import PairWitness
+from treadle.simulation.size_bounds.size_certificate import PairCertificate
 
 _MOST_SOURCES = 64
 """Largest number of ranks from which distances are computed; of more ranks, some are taken."""
 
 
-def farthest_pair(terms: MessageTerms, collective: Collective) -> tuple[PairWitness, int] | None:
+def farthest_pair(terms: MessageTerms, collective: Collective) -> tuple[PairCertificate, int] | None:
     """Return the pair, and the ns after which the one's data may be with the other; None without any pair.
 
     A single message is as quick as any chain of messages: another message on the path costs no less.
@@ -32,16 +32,16 @@ def farthest_pair(terms: MessageTerms, collective: Collective) -> tuple[PairWitn
     classes = terms.classes
     for among in (one for size in range(len(classes)) for one in combinations(classes, size + 1)):
         cost = terms.most_of("occupancy_ns", among) + terms.most_of("alpha_ns", among)
-        found = np.minimum(found, terms.ways(starts, among, reverse=gathers)[:, nodes] + cost)
-    found[~needs(collective, chosen) | (found >= FAR_NS)] = -1
+        found = np.minimum(found, terms.least_latencies(starts, among, reverse=gathers)[:, nodes] + cost)
+    found[~receives_from(collective, chosen) | (found >= FAR_NS)] = -1
     place, rank = np.unravel_index(int(found.argmax()), found.shape)
     if found[place, rank] < 0:
         return None
     pair = (int(rank), chosen[place]) if gathers else (chosen[place], int(rank))
-    return PairWitness(*pair), int(found[place, rank])
+    return PairCertificate(*pair), int(found[place, rank])
 
 
-def needs(collective: Collective, chosen: list[int]) -> BoolArray:
+def receives_from(collective: Collective, chosen: list[int]) -> BoolArray:
     """Return whether each rank needs data of the chosen ones; for a reduce, whether those need its data."""
     n = collective.n_ranks
     rows: Int64Array = np.array(chosen)

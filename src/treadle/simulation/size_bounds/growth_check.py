@@ -14,7 +14,7 @@ from treadle.errors import ScheduleError
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.simulation.costs.cost_model import LinkClass
 from treadle.simulation.size_bounds.checked_fabric import Check, CheckedFabric, Link
-from treadle.simulation.size_bounds.size_witness import GrowthClass, GrowthWitness, ReachClass
+from treadle.simulation.size_bounds.size_certificate import GrowthCertificate, GrowthClass, ReachClass
 
 _UNIT = 2**40
 
@@ -27,7 +27,7 @@ def growth_check(fabric: CheckedFabric, collective: Collective) -> Check:
     is_even = not collective.groups and len(set(collective.shard_weights)) == 1
 
     @cache  # all sizes share the certificate
-    def check_values(certificate: GrowthWitness) -> None:
+    def check_values(certificate: GrowthCertificate) -> None:
         if not (is_counted and on_all_ranks and is_even) or fabric.mixes or certificate.step_ns < 1:
             raise ScheduleError(f"size bound: growth of data in this {kind} is not counted")
         for message in fabric.spreading(certificate.box_ranks, certificate.near, certificate.far):
@@ -35,7 +35,7 @@ def growth_check(fabric: CheckedFabric, collective: Collective) -> Check:
         if certificate.leaving_bytes_per_s is not None:
             _check_leaving(fabric, collective, certificate.far, certificate.leaving_bytes_per_s)
 
-    def check(certificate: GrowthWitness, claimed: Fraction, size_bytes: int) -> None:
+    def check(certificate: GrowthCertificate, claimed: Fraction, size_bytes: int) -> None:
         check_values(certificate)
         if (
             _most_pairs(certificate, n, size_bytes, claimed, sums=kind is CollectiveKind.ALLREDUCE)
@@ -47,7 +47,7 @@ def growth_check(fabric: CheckedFabric, collective: Collective) -> Check:
 
 
 def _most_pairs(
-    certificate: GrowthWitness, n: int, size_bytes: int, claimed_ns: Fraction, *, sums: bool
+    certificate: GrowthCertificate, n: int, size_bytes: int, claimed_ns: Fraction, *, sums: bool
 ) -> int:
     """Return an upper bound on the pairs of each rank on average, in units, at a time rounded up to a step.
 

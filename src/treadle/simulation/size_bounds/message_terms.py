@@ -71,7 +71,7 @@ class MessageTerms:
         leaves = topology.is_compute[topology.tails]
         return data_rates(self.protocol, topology.bandwidths, self.link_class, leaves)
 
-    def ways(
+    def least_latencies(
         self, starts: BoolArray, among: Iterable[int] | None = None, *, reverse: bool = False
     ) -> Int64Array:
         """Return the least latency from sets of nodes to every node (or back); `FAR_NS` if unreachable.

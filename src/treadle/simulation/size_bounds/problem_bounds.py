@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 
 from treadle.inputs.problem import Problem
+from treadle.schedules.certificate import BottleneckCut, Certificate
 from treadle.schedules.collective import Collective
-from treadle.schedules.witness import CutWitness, Witness
 from treadle.simulation.costs.cost_model import ClassCost, CostModel, Protocol
 from treadle.simulation.costs.cost_presets import default_cost_model
 from treadle.simulation.simulation_options import Sharing, SimulationOptions
@@ -19,16 +19,21 @@ from treadle.simulation.size_bounds.crossing import crossing_time, cut_candidate
 from treadle.simulation.size_bounds.direct_messages import direct_pairs, relayed_messages
 from treadle.simulation.size_bounds.distance import farthest_pair
 from treadle.simulation.size_bounds.message_terms import message_terms
-from treadle.simulation.size_bounds.reach import growth_time_ns, growth_witness, reach_time_ns, reach_witness
+from treadle.simulation.size_bounds.reach import (
+    growth_time_ns,
+    growth_witness,
+    reach_certificate,
+    reach_time_ns,
+)
 from treadle.simulation.size_bounds.size_bound_check import check_size_bounds
-from treadle.simulation.size_bounds.size_witness import (
-    CrossingWitness,
-    DirectWitness,
-    GatheredWitness,
-    GrowthWitness,
-    PairWitness,
-    ReachWitness,
-    RelayedWitness,
+from treadle.simulation.size_bounds.size_certificate import (
+    CrossingCertificate,
+    DirectCertificate,
+    GatheredCertificate,
+    GrowthCertificate,
+    PairCertificate,
+    ReachCertificate,
+    RelayedCertificate,
     SizeBound,
     SizeProof,
     SizeWitness,
@@ -45,7 +50,7 @@ _Times = Callable[[int], list[tuple[Fraction, SizeWitness]]]
 
 def size_bounds(
     problem: Problem,
-    certificate: Witness | None,
+    certificate: Certificate | None,
     sizes: Sequence[int],
     *,
     options: SimulationOptions | None = None,
@@ -77,7 +82,7 @@ def protocols_of(options: SimulationOptions, model: CostModel | None) -> tuple[P
 def find_size_bounds(
     topology: Topology,
     collective: Collective,
-    certificate: Witness | None,
+    certificate: Certificate | None,
     sizes: Sequence[int],
     options: SimulationOptions,
     model: CostModel | None = None,
@@ -100,7 +105,7 @@ def find_size_bounds(
 def _bounds(
     topology: Topology,
     collective: Collective,
-    certificate: Witness | None,
+    certificate: Certificate | None,
     protocol: Protocol,
     *,
     in_turn: bool,
@@ -114,10 +119,12 @@ def _bounds(
     crossings = [] if certificate is None else [certificate]
     crossings += cut_candidates(terms, collective)
     known = [(one, windows(terms, collective, one)) for one in crossings]
-    kinds.append(lambda size: [(crossing_time(at, size), CrossingWitness(one)) for one, at in known if at])
+    kinds.append(
+        lambda size: [(crossing_time(at, size), CrossingCertificate(one)) for one, at in known if at]
+    )
     growth = None
     if in_turn:
-        if (reach := reach_witness(terms, collective)) is not None:
+        if (reach := reach_certificate(terms, collective)) is not None:
             fixed.append(SizeProof(launch + Fraction(reach_time_ns(reach), 10**9), reach))
         growth = growth_witness(terms, collective)
         direct = list(direct_pairs(terms, collective))
@@ -158,23 +165,23 @@ def size_reasons(
     last = {proof.witness.kind: proof.witness for bound in bounds for proof in bound.proofs}
     for kind in PROOF_KINDS:
         certificate = last.get(kind)
-        if isinstance(certificate, CrossingWitness):
-            if isinstance(certificate.witness, CutWitness):
+        if isinstance(certificate, CrossingCertificate):
+            if isinstance(certificate.witness, BottleneckCut):
                 yield kind, _set_words(topology, certificate.witness.nodes)
             else:
                 yield kind, "data must cross links, each at its price"
-        elif isinstance(certificate, PairWitness):
+        elif isinstance(certificate, PairCertificate):
             yield kind, f"{names[certificate.target]} needs data of {names[certificate.source]}"
-        elif isinstance(certificate, ReachWitness):
+        elif isinstance(certificate, ReachCertificate):
             yield kind, f"{certificate.count} ranks must have {names[certificate.source]}'s data"
-        elif isinstance(certificate, GrowthWitness):
+        elif isinstance(certificate, GrowthCertificate):
             yield kind, "a message adds at most what its sender has, and what its bytes hold"
-        elif isinstance(certificate, DirectWitness):
+        elif isinstance(certificate, DirectCertificate):
             name, least_us = names[certificate.source], certificate.least_ns / 1000
             yield kind, f"{name} sends to ranks {least_us:g} us away one by one"
-        elif isinstance(certificate, GatheredWitness):
+        elif isinstance(certificate, GatheredCertificate):
             yield kind, f"{_set_words(topology, certificate.nodes)}: gathered and passed on once, or twice"
-        elif isinstance(certificate, RelayedWitness):
+        elif isinstance(certificate, RelayedCertificate):
             yield kind, "one message or two bring each contribution, and their bytes hold links"
 
 
@@ -195,7 +202,9 @@ def size_bounds_summary(bounds: Sequence[SizeBound], model: CostModel | None) ->
     for bound in bounds:
         proofs = []
         for proof in bound.proofs:
-            shared = proof.witness.witness if isinstance(proof.witness, CrossingWitness) else proof.witness
+            shared = (
+                proof.witness.witness if isinstance(proof.witness, CrossingCertificate) else proof.witness
+            )
             place = witnesses.setdefault(id(shared), (len(witnesses), proof.witness.to_json()))[0]
             proofs.append({"kind": proof.witness.kind, "time_s": float(proof.time), "witness": place})
         named = {"protocol": bound.protocol} if bound.protocol else {}

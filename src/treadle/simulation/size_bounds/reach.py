@@ -29,11 +29,11 @@ from treadle.simulation.size_bounds.message_terms import (
     is_near,
     is_symmetric,
 )
-from treadle.simulation.size_bounds.size_witness import (
+from treadle.simulation.size_bounds.size_certificate import (
+    GrowthCertificate,
     GrowthClass,
-    GrowthWitness,
+    ReachCertificate,
     ReachClass,
-    ReachWitness,
 )
 
 _KINDS = (CollectiveKind.ALLGATHER, CollectiveKind.ALLREDUCE)
@@ -44,7 +44,7 @@ _GRID = 2
 _ROUNDING = 1 + 1e-7
 
 
-def reach_witness(terms: MessageTerms, collective: Collective) -> ReachWitness | None:
+def reach_certificate(terms: MessageTerms, collective: Collective) -> ReachCertificate | None:
     """Return the certificate; None if no rank has to send to another, or no count is valid."""
     source, count = _widest_source(collective)
     if count < 2 or terms.is_blurred:
@@ -53,7 +53,7 @@ def reach_witness(terms: MessageTerms, collective: Collective) -> ReachWitness |
     far = terms.carries & ~near
     box_ranks = max(np.bincount(boxes_of(terms)[terms.topology.compute_nodes]).tolist()) if near.any() else 1
     beyond = [one for one in terms.classes if one != BOX]
-    return ReachWitness(
+    return ReachCertificate(
         source,
         count,
         box_ranks,
@@ -108,7 +108,7 @@ def shortest_ns(terms: MessageTerms, among: BoolArray) -> int:
     return int(min(direct, out + into))
 
 
-def reach_time_ns(certificate: ReachWitness) -> int:
+def reach_time_ns(certificate: ReachCertificate) -> int:
     """Return when `count` ranks can have the data at the earliest, ns after the first message could begin.
 
     Each rank with the data sends near messages to its box until all ranks there may have it, and far messages
@@ -152,11 +152,11 @@ def reach_time_ns(certificate: ReachWitness) -> int:
     return now
 
 
-def growth_witness(terms: MessageTerms, collective: Collective) -> GrowthWitness | None:
+def growth_witness(terms: MessageTerms, collective: Collective) -> GrowthCertificate | None:
     """Return the certificate of a fabric and a collective; None if it proves nothing."""
     if collective.kind not in _KINDS or not is_symmetric(terms, collective):
         return None
-    reach = reach_witness(terms, collective)
+    reach = reach_certificate(terms, collective)
     if reach is None or reach.far is None or reach.far.copies or reach.count != collective.n_ranks:
         return None
     topology, near = terms.topology, is_near(terms)
@@ -172,7 +172,7 @@ def growth_witness(terms: MessageTerms, collective: Collective) -> GrowthWitness
     # bytes leave boxes until only the rest of their path is left, which must not be shorter than all of it
     beyond = [one for one in terms.classes if one in terms.link_class[leaving]]
     rest = int(terms.latency_ns[leaving].min(initial=FAR_NS)) + terms.least_of("alpha_ns", beyond)
-    found = GrowthWitness(
+    found = GrowthCertificate(
         reach.box_ranks,
         inside,
         _growth_class(terms, reach.far, terms.carries, rates),
@@ -193,7 +193,7 @@ def _growth_class(
 
 
 def growth_time_ns(
-    certificate: GrowthWitness, collective: Collective, size_bytes: int, above_ns: float
+    certificate: GrowthCertificate, collective: Collective, size_bytes: int, above_ns: float
 ) -> int:
     """Return a time before which not all data can be known, ns; 0 if it is below another or far away.
 

@@ -15,20 +15,20 @@ from functools import cache
 from itertools import combinations
 
 from treadle.errors import ScheduleError
+from treadle.schedules.certificate import BottleneckCut
 from treadle.schedules.collective import Collective, CollectiveKind
-from treadle.schedules.witness import CutWitness
 from treadle.simulation.costs.cost_model import Protocol
 from treadle.simulation.size_bounds.checked_fabric import FAR, Check, CheckedFabric, carried
 from treadle.simulation.size_bounds.direct_check import direct_check, relayed_check
 from treadle.simulation.size_bounds.growth_check import growth_check
-from treadle.simulation.size_bounds.size_witness import (
-    CrossingWitness,
-    DirectWitness,
-    GatheredWitness,
-    GrowthWitness,
-    PairWitness,
-    ReachWitness,
-    RelayedWitness,
+from treadle.simulation.size_bounds.size_certificate import (
+    CrossingCertificate,
+    DirectCertificate,
+    GatheredCertificate,
+    GrowthCertificate,
+    PairCertificate,
+    ReachCertificate,
+    RelayedCertificate,
     SizeBound,
 )
 from treadle.topologies.topology import Topology
@@ -70,7 +70,7 @@ def _pair_check(fabric: CheckedFabric, collective: Collective) -> Check:
     """Check that the target needs the source's data, and that these arrive no sooner than claimed."""
 
     @cache  # all sizes share the proof
-    def check(certificate: PairWitness, claimed: Fraction) -> None:
+    def check(certificate: PairCertificate, claimed: Fraction) -> None:
         source, target = certificate.source, certificate.target
         if not 0 <= min(source, target) <= max(source, target) < collective.n_ranks:
             raise ScheduleError(f"size bound: ranks {source} and {target} of {collective.n_ranks}")
@@ -118,7 +118,7 @@ def _reach_check(fabric: CheckedFabric, collective: Collective) -> Check:
         raise ScheduleError("size bound: switches change the class of messages; no count of ranks holds")
 
     @cache  # all sizes share the proof
-    def check(certificate: ReachWitness, claimed: Fraction) -> None:
+    def check(certificate: ReachCertificate, claimed: Fraction) -> None:
         needing, claimed_count = len(_recipients(collective, certificate.source)) + 1, certificate.count
         if needing < claimed_count:
             raise ScheduleError(
@@ -133,7 +133,7 @@ def _reach_check(fabric: CheckedFabric, collective: Collective) -> Check:
     return lambda certificate, claimed, _: check(certificate, claimed)
 
 
-def _most_reached(certificate: ReachWitness, claimed: Fraction) -> int:
+def _most_reached(certificate: ReachCertificate, claimed: Fraction) -> int:
     """Return how many ranks may have the data strictly before the claimed ns, up to `count`.
 
     Boxes are counted by the time at which their first rank has the data; all that begin then proceed equally.
@@ -163,7 +163,7 @@ def _most_reached(certificate: ReachWitness, claimed: Fraction) -> int:
     return total
 
 
-def _within_box(certificate: ReachWitness, claimed: Fraction) -> Counter[int]:
+def _within_box(certificate: ReachCertificate, claimed: Fraction) -> Counter[int]:
     """Return how many ranks of a box get the data at each time after its first, from within the box."""
     near, left = certificate.near, certificate.box_ranks - 1
     own: Counter[int] = Counter({0: 1})
@@ -199,7 +199,7 @@ def _gathered_check(fabric: CheckedFabric, collective: Collective) -> Check:
         raise ScheduleError(f"size bound: data that leaves nodes of this {kind} is not counted")
 
     @cache
-    def windows_of(certificate: GatheredWitness) -> tuple[Fraction, list[tuple[int, int]]]:
+    def windows_of(certificate: GatheredCertificate) -> tuple[Fraction, list[tuple[int, int]]]:
         """Return the part of the buffer that leaves, and (idle ns, rate) of links, directly and gathered."""
         inside = set(certificate.nodes)
         here, there = ranks & inside, ranks - inside
@@ -219,7 +219,7 @@ def _gathered_check(fabric: CheckedFabric, collective: Collective) -> Check:
         shares = {CollectiveKind.ALLGATHER: len(here), CollectiveKind.REDUCE_SCATTER: len(there)}
         return Fraction(shares.get(kind, len(ranks)), len(ranks)), windows
 
-    def check(certificate: GatheredWitness, claimed: Fraction, size_bytes: int) -> None:
+    def check(certificate: GatheredCertificate, claimed: Fraction, size_bytes: int) -> None:
         part, windows = windows_of(certificate)
         if carried(windows, claimed) > 2 * part * size_bytes * 10**9:
             nodes = len(certificate.nodes)
@@ -232,11 +232,11 @@ def _crossing_check(fabric: CheckedFabric, collective: Collective) -> Check:
     """Check that at most the buffer has crossed by the claimed time."""
     found: dict[int, list[tuple[int, Fraction]]] = {}
 
-    def windows_of(certificate: CrossingWitness) -> list[tuple[int, Fraction]]:
+    def windows_of(certificate: CrossingCertificate) -> list[tuple[int, Fraction]]:
         """Return pairs: idle time of links, ns, and bytes of the buffer that they then move per second."""
         topology, bound = fabric.topology, certificate.witness.bound
         begin = end = set(topology.compute_nodes.tolist())
-        if isinstance(certificate.witness, CutWitness):
+        if isinstance(certificate.witness, BottleneckCut):
             begin, end = begin & set(certificate.witness.nodes), end - set(certificate.witness.nodes)
             if collective.kind.reduces:
                 begin, end = end, begin
@@ -260,7 +260,7 @@ def _crossing_check(fabric: CheckedFabric, collective: Collective) -> Check:
             windows.append((min(idle.values()), rest * most))
         return windows
 
-    def check(certificate: CrossingWitness, claimed: Fraction, size_bytes: int) -> None:
+    def check(certificate: CrossingCertificate, claimed: Fraction, size_bytes: int) -> None:
         key = id(certificate.witness)  # not every certificate is hashable
         if key not in found:
             found[key] = windows_of(certificate)
@@ -287,11 +287,11 @@ def _idle_ns(fabric: CheckedFabric, begin: set[int], end: set[int]) -> dict[int,
 
 
 _CHECKS: Mapping[type, Callable[[CheckedFabric, Collective], Check]] = {
-    CrossingWitness: _crossing_check,
-    PairWitness: _pair_check,
-    ReachWitness: _reach_check,
-    GrowthWitness: growth_check,
-    DirectWitness: direct_check,
-    GatheredWitness: _gathered_check,
-    RelayedWitness: relayed_check,
+    CrossingCertificate: _crossing_check,
+    PairCertificate: _pair_check,
+    ReachCertificate: _reach_check,
+    GrowthCertificate: growth_check,
+    DirectCertificate: direct_check,
+    GatheredCertificate: _gathered_check,
+    RelayedCertificate: relayed_check,
 }

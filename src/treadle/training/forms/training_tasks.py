@@ -14,7 +14,7 @@ from treadle.training.costs import Costs, Seconds
 from treadle.training.forms.layer_forms import layer_passes
 from treadle.training.forms.layer_passes import Communication, LayerSeconds
 from treadle.training.forms.pipeline_parallel import cut_layers
-from treadle.training.forms.share import Share
+from treadle.training.forms.rank_part import RankPart
 from treadle.training.forms.stage_tasks import BucketKind, PipelineCut, StageLayer, stage_tasks
 from treadle.training.models.model_layer import ModelLayer
 from treadle.training.timeline.task import Task
@@ -36,7 +36,9 @@ class PlacedModel(PipelineCut):
     layers: tuple[ModelLayer, ...]
 
 
-def place_model(layers: Sequence[ModelLayer], seconds: Sequence[LayerSeconds], share: Share) -> PlacedModel:
+def divide_model(
+    layers: Sequence[ModelLayer], seconds: Sequence[LayerSeconds], share: RankPart
+) -> PlacedModel:
     """Cut a model into the virtual stages of its pipeline.
 
     Raises ScheduleError if there are fewer layers than virtual stages, or `layers_per_chunk` does not match.
@@ -67,7 +69,7 @@ def place_model(layers: Sequence[ModelLayer], seconds: Sequence[LayerSeconds], s
 def training_tasks(
     placed: PlacedModel,
     seconds: Sequence[LayerSeconds],
-    share: Share,
+    share: RankPart,
     costs: Costs,
     *,
     optimizer_s: Callable[[int], Seconds],
@@ -98,7 +100,7 @@ def training_tasks(
             size = share.held_elements(replace(placed.layers[place], weights=(weight,)))
             ties.append((*ends, f"gradient of {weight.name}", ceil(size * share.options.gradient_bytes)))
     held = [
-        sum(share.updated_elements(placed.layers[place]) for place in placed.places(stage))
+        sum(share.updated_elements(placed.layers[place]) for place in placed.stage_layers(stage))
         for stage in range(placed.stages)
     ]
     return stage_tasks(
@@ -114,7 +116,7 @@ def training_tasks(
     )
 
 
-def _stage_layer(layer: ModelLayer, seconds: LayerSeconds, share: Share) -> StageLayer:
+def _stage_layer(layer: ModelLayer, seconds: LayerSeconds, share: RankPart) -> StageLayer:
     """Return a layer with the collectives of its weights and gradients."""
     layout, options = share.layout, share.options
     drops = share.reshards and layout.size("fsdp") > 1
@@ -149,7 +151,7 @@ def _stage_layer(layer: ModelLayer, seconds: LayerSeconds, share: Share) -> Stag
     )
 
 
-def boundary_bytes(before: Sequence[ModelLayer], layers: Sequence[ModelLayer], share: Share) -> int:
+def boundary_bytes(before: Sequence[ModelLayer], layers: Sequence[ModelLayer], share: RankPart) -> int:
     """Return the bytes that a stage sends after the layers `before`, of all `layers`, for a micro-batch.
 
     These are the output of the last layer, and of earlier streams that later layers attend to.

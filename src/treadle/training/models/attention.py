@@ -66,7 +66,7 @@ class Heads:
         return self.kv_elements
 
     @property
-    def kv_pieces(self) -> int:
+    def kv_slices(self) -> int:
         """Number of parts into which tensor parallelism can cut keys and values: heads."""
         return self.kv_heads
 
@@ -161,7 +161,7 @@ class LatentHeads:
         return self.kv_rank + self.rotated_dim
 
     @property
-    def kv_pieces(self) -> int:
+    def kv_slices(self) -> int:
         """Number of parts into which tensor parallelism can cut the latent: 1, since all heads share it."""
         return 1
 

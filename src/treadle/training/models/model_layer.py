@@ -12,7 +12,7 @@ from enum import Enum
 from fractions import Fraction
 
 from treadle.errors import TreadleError
-from treadle.notebook import own_fields, shown
+from treadle.notebook import displayed, own_fields
 
 LOGITS = "logits"
 """Name of the tensor that a head saves for the loss, even with full recomputation."""
@@ -223,7 +223,7 @@ class Saved:
     stream: str = ""
 
 
-@shown(own_fields)
+@displayed(own_fields)
 @dataclass(frozen=True)
 class ModelLayer:
     """A layer: the unit of FSDP's gathers, of pipeline stages, and of recomputation.

@@ -18,9 +18,8 @@ from treadle.context import Context, Progress, context, under
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.inputs.fabrics_and_plans import FabricLike
 from treadle.inputs.meshes import as_mesh
-from treadle.inputs.problem import Problem, pose, resolve_topology
+from treadle.inputs.problem import Problem, make_problem, resolve_topology
 from treadle.machines.libraries import library_of
-from treadle.refusal import Refusal
 from treadle.schedulers.bound_results import CutOffGroupError
 from treadle.schedulers.expectations import system_of_group
 from treadle.schedules.alltoall.demands import Demands
@@ -44,6 +43,7 @@ from treadle.training.prices.schedule_prices import (
     shared_slowdowns,
     spread_price,
 )
+from treadle.unsupported import Unsupported
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ class PricedTraffic:
     model: TimeModel
 
 
-@brief("words", "topology.name", "mesh.text")
+@brief("summary", "topology.name", "mesh.notation")
 class FabricCosts:
     """Seconds of communication on a fabric with a mesh, by one kind of schedule (`training.costs.Costs`).
 
@@ -184,14 +184,14 @@ class FabricCosts:
         if mesh.n_ranks != n:
             fix = "" if n % mesh.n_ranks else f"; give one axis {n // mesh.n_ranks}x as many"
             raise ScheduleError(
-                f"mesh {mesh.text}: it lays out {mesh.n_ranks} ranks, and {topology.name} has {n}{fix}"
+                f"mesh {mesh.notation}: it lays out {mesh.n_ranks} ranks, and {topology.name} has {n}{fix}"
             )
         self.topology, self.mesh, self.scheduler = topology, mesh, scheduler
         self.messages, self.forward, self.simulates, self.network = messages, forward, simulates, network
         self._used: dict[Traffic, Price] = {}
 
     @property
-    def words(self) -> str:
+    def summary(self) -> str:
         """The source; with its fabric for a baseline with its own."""
         name = self.scheduler.name
         if name not in direct.BASELINES:
@@ -256,7 +256,7 @@ class FabricCosts:
         )
 
     @property
-    def model_words(self) -> tuple[str, ...]:
+    def model_summary(self) -> tuple[str, ...]:
         """Models of the times so far, for reports."""
         models = dict.fromkeys(price.model for price in self._used.values())
         costs = "" if self.messages.model is None else f"; messages as in {self.messages.model.name}"
@@ -287,7 +287,7 @@ class FabricCosts:
             )
         if kind is not None or self.mesh.n_ranks > MOST_EXCHANGED:
             meant = CollectiveKind.BROADCAST if kind is None else kind
-            return pose(self.topology, meant, mesh=self.mesh, axes=axes, forward=self.forward)
+            return make_problem(self.topology, meant, mesh=self.mesh, axes=axes, forward=self.forward)
         matrix = np.zeros((self.mesh.n_ranks, self.mesh.n_ranks), dtype=np.int64)
         for group in self.mesh.groups(axes):
             matrix[list(group), [*group[1:], group[0]]] = 1
@@ -304,7 +304,7 @@ class FabricCosts:
                 raise ScheduleError(
                     f"{name}: a direct-connect fabric of its own, for one group of all ranks; expected a "
                     f"fabric without switches, with equal links, and collectives over all axes of the mesh, "
-                    f"found {self.topology.name} with mesh {self.mesh.text}"
+                    f"found {self.topology.name} with mesh {self.mesh.notation}"
                 )
             return self.messages.quickest(problem, partial(_on_own_fabric, name, kind))
         if self.scheduler.is_bound:
@@ -319,9 +319,9 @@ class FabricCosts:
             return planned_price(problem, self.messages, simulates=self.simulates)
         if name == "achievable" or (name in ("nccl", "rccl") and kind is not CollectiveKind.ALLTOALL):
             system = system_of_group(problem.topology, problem.collective)
-            library = system if isinstance(system, Refusal) else library_of(system)
-            if isinstance(library, Refusal) or name not in ("achievable", library.name):
-                reason = library if isinstance(library, Refusal) else "its GPUs are another vendor's"
+            library = system if isinstance(system, Unsupported) else library_of(system)
+            if isinstance(library, Unsupported) or name not in ("achievable", library.name):
+                reason = library if isinstance(library, Unsupported) else "its GPUs are another vendor's"
                 raise ScheduleError(f"{name}: has no model of {self.topology.name}: {reason}")
             how = TimeModel.ACHIEVABLE if name == "achievable" else TimeModel.LIBRARY
             price = LibraryPrice(library, kind, how)
@@ -354,7 +354,7 @@ def _on_equal_links(kind: CollectiveKind, problem: Problem, alpha_ns: int) -> Pr
     hop_s = _hop_s(problem.topology, alpha_ns)
     if kind is CollectiveKind.ALLTOALL:
         return direct.exchange_over_all(problem.topology, hop_s)
-    return direct.own_figures(problem, _bandwidth(problem)).price(kind, hop_s)
+    return direct.direct_prices(problem, _bandwidth(problem)).price(kind, hop_s)
 
 
 def _on_own_fabric(name: str, kind: CollectiveKind, problem: Problem, alpha_ns: int) -> Price:
@@ -368,7 +368,7 @@ def _on_own_fabric(name: str, kind: CollectiveKind, problem: Problem, alpha_ns: 
             return direct.exchange_over_all(fabric, hop_s)
         if kind is CollectiveKind.ALLREDUCE:
             return direct.BinaryTreePrice(n, Fraction(int(fabric.bandwidths[0])), hop_s)
-    return direct.baseline_figures(name, n, bandwidth).price(kind, hop_s)
+    return direct.baseline_prices(name, n, bandwidth).price(kind, hop_s)
 
 
 def _bandwidth(problem: Problem) -> Fraction:

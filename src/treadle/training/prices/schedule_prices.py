@@ -26,16 +26,16 @@ from treadle.schedulers.bounds import find_bound
 from treadle.schedulers.group_rates import find_cut_off, own_fabric
 from treadle.schedulers.schedulers import find_scheduler
 from treadle.schedulers.solving import solve_problem
-from treadle.schedules.alltoall.alltoall_witness import DistanceWitness
+from treadle.schedules.alltoall.alltoall_certificate import FlowDualCertificate
 from treadle.schedules.collective import CollectiveKind
-from treadle.schedules.group_witness import GroupLengthWitness
+from treadle.schedules.group_certificate import GroupDualCertificate
 from treadle.schedules.jobs import MOST_WEIGHT_RATIO, Job
 from treadle.schedules.schedule import Schedule
 from treadle.simulation.alpha_beta import alpha_beta_time
 from treadle.simulation.simulated_plans import SimulatedSubject, simulated
 from treadle.simulation.simulation_options import SimulationOptions
 from treadle.simulation.tasks import task_graph
-from treadle.synthesis.alltoall.baselines.equal_weight import EqualShares
+from treadle.synthesis.alltoall.baselines.equal_weight import EqualSplit
 from treadle.synthesis.result import Bound
 from treadle.synthesis.trees.baselines.in_groups import double_trees_in_groups, rings_in_groups
 from treadle.synthesis.trees.baselines.logical_hops import Router
@@ -164,7 +164,7 @@ def _spread_algbw(problem: Problem) -> Fraction:
     topology, collective = problem.topology, problem.collective
     between = collective.pair_demands.between
     if len(np.unique(topology.bandwidths)) == 1:
-        loads = EqualShares(topology, collective).loads()
+        loads = EqualSplit(topology, collective).loads()
     else:
         pairs = np.argwhere(between)
         if len(pairs) > MOST_ROUTED:
@@ -276,9 +276,9 @@ def _proved(topology: Topology, problems: Sequence[Problem], found: Sequence[Bou
     slowdowns = [1.0] * len(problems)
     for bound in found:
         witness = bound.witness
-        if isinstance(witness, GroupLengthWitness):
+        if isinstance(witness, GroupDualCertificate):
             lengths: _Lengths = witness.lengths
-        elif isinstance(witness, DistanceWitness):
+        elif isinstance(witness, FlowDualCertificate):
             lengths = tuple(map(Fraction, witness.lengths.tolist()))
         else:  # a cut has no prices
             continue
@@ -296,9 +296,9 @@ def _share(topology: Topology, problem: Problem, rate: Fraction, lengths: _Lengt
     """Return the part of all links, weighted by prices, that a collective uses at its own rate; 0: none."""
     try:
         if problem.collective.kind is not CollectiveKind.ALLTOALL:
-            return float(rate / GroupLengthWitness(lengths).bound(topology, problem.collective))
+            return float(rate / GroupDualCertificate(lengths).bound(topology, problem.collective))
         scale = lcm(*{length.denominator for length in lengths})
         integral = np.array([int(length * scale) for length in lengths], dtype=np.int64)
-        return float(rate / DistanceWitness(integral).bound(topology, problem.collective))
+        return float(rate / FlowDualCertificate(integral).bound(topology, problem.collective))
     except ScheduleError:  # these prices prove nothing about the collective
         return 0.0
