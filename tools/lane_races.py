@@ -57,7 +57,7 @@ def main(arguments: Sequence[str]) -> int:
 def _run_lanes(*, has_credits: bool) -> int:
     vars(emulated).update(BlockThreads=_WatchedThreads)
     if not has_credits:
-        vars(checked_blocks).update(judge_lanes=lambda *_, **__: (), lower_to_lanes=_without_credits)
+        vars(checked_blocks).update(check_blocks=lambda *_, **__: (), lower_to_blocks=_without_credits)
     wrong = 0
     for fabric in _FABRICS:
         for kind in CollectiveKind:

@@ -94,7 +94,7 @@ def test_what_is_read_of_the_output() -> None:
         (ROW, "all\n  Deadlock found \n", "SimGrid: deadlock: some ranks wait for messages that never come"),
         (ROW, "deadlock\ntreadle: interpreter: bad\n", "SimGrid: treadle: interpreter: bad"),
         (ROW, "treadle: interpreter: bad", "SimGrid: treadle: interpreter: bad"),
-        ("", "", "SimGrid: 0 of 1 sizes were simulated: it said nothing"),
+        ("", "", "SimGrid: 0 of 1 sizes were simulated: no output"),
         ("hello\n", "first\nan Error\n", "SimGrid: 0 of 1 sizes were simulated: an Error"),
         ("hello\n", "first\n", "SimGrid: 0 of 1 sizes were simulated: first"),
         (f"{ROW}\n{ROW}", "", f"SimGrid: 2 of 1 sizes were simulated: {ROW}"),

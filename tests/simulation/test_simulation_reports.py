@@ -25,7 +25,7 @@ from treadle.simulation.alpha_beta import alpha_beta_time
 from treadle.simulation.critical_path import critical_path, describe_path
 from treadle.simulation.simulated_sizes import best_slices
 from treadle.simulation.simulation_options import Forwarding, LatencyModel, Sharing, SimulationOptions
-from treadle.simulation.slice_limits import SliceLimit
+from treadle.simulation.slice_search import SliceLimit
 from treadle.simulation.tasks import task_graph
 from treadle.simulation.trace import simulation_trace
 from treadle.simulation.utilization_drawing import draw_utilization, utilisation_over_time

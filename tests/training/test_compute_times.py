@@ -274,7 +274,7 @@ def test_measured_times_and_layers_must_fit() -> None:
         ("layer,forward_s,backward_s,tokens\nx,1,1,1e3", "line 2: tokens: expected an integer"),
         ("layer,forward_s,backward_s,tokens\nx,1,1,1234567890123", "tokens: expected an integer, found"),
         ("layer,forward_s,backward_s\nx,1,1e6", "line 2: expected seconds, 0 or more, found '1e6'"),
-        ('layer,forward_s,backward_s\n"x,1,1', "no CSV"),
+        ('layer,forward_s,backward_s\n"x,1,1', "malformed CSV"),
         ("layer,forward_s,backward_s\n" + "x,1,1\n" * 100_001, "at most 100000 rows"),
     ],
 )

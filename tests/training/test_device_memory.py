@@ -183,7 +183,7 @@ def test_pieces_in_flight_are_weighed_one_by_one() -> None:
     order = [(0, True), (0, True), (1, True), (1, False), (1, True), (0, False), (1, False), (0, False)]
     parts = memory_parts(pieces, order, LocalWork(1, {"": 1}), ActivationPolicy())
     assert parts.activations_bytes == 2 * (100 + 100 + 11)
-    with pytest.raises(TreadleError, match="piece 1 goes backward more often than forward"):
+    with pytest.raises(TreadleError, match="stage 1 has more backward than forward passes"):
         memory_parts(pieces, [(0, True), (1, False)], LocalWork(1, {"": 1}), ActivationPolicy())
 
 

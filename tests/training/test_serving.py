@@ -162,7 +162,7 @@ def test_weights_and_activations_have_widths_and_experts_room_of_their_own() -> 
 @pytest.mark.parametrize(
     ("mesh", "fields", "message"),
     [
-        (mesh_of(pp=2), {}, "serving knows no axis pp; expected some of dp, tp, ep"),
+        (mesh_of(pp=2), {}, "serving does not support an axis pp; expected some of dp, tp, ep"),
         (mesh_of(data=2), {}, "axis 'data' has no meaning here"),
         (mesh_of(dp=4), {"sequences": 6}, "batch of 6: expected a multiple of 4"),
         (
@@ -170,7 +170,7 @@ def test_weights_and_activations_have_widths_and_experts_room_of_their_own() -> 
             {"sequences": 0},
             "batch of 0: expected a multiple of 1, the ranks of mesh dp=1 with",
         ),
-        (mesh_of(tp=2), {"tokens": 0}, "how many tokens has stream"),
+        (mesh_of(tp=2), {"tokens": 0}, "tokens of the stream"),
         (mesh_of(dp=1), {"model": TrainingModel("head", (HEAD,))}, "keeps no keys and values"),
     ],
 )

@@ -108,7 +108,7 @@ def test_replicas_at_kappa_2_gain_nothing_from_overlap() -> None:
     [
         (mesh_of(data=8), {}, "axis 'data' has no meaning here"),
         (mesh_of(dp=8), {"sequences": 12}, "batch of 12: expected a multiple of 8"),
-        (mesh_of(dp=8), {"tokens": {"decoder": 5}}, "how many tokens has stream ''"),
+        (mesh_of(dp=8), {"tokens": {"decoder": 5}}, "tokens of the stream ''"),
         (mesh_of(ep=8), {}, "small has no experts to spread over ep"),
         (mesh_of(dp=8), {"precision": "fp8"}, "has no 'fp8' products"),
     ],

@@ -86,7 +86,7 @@ def test_kappa_is_one_to_two() -> None:
             TrainingOptions(kappa=kappa)
         with pytest.raises(ScheduleError, match=f"^contention: {words}$"):
             Contention(kappa)
-    words = "^layers_per_chunk: expected at least one layer in each piece of the model$"
+    words = "^layers_per_chunk: expected at least one layer in each virtual stage$"
     for layers in ((), (2, 0)):
         with pytest.raises(ScheduleError, match=words):
             TrainingOptions(kappa=1, layers_per_chunk=layers)

@@ -18,7 +18,7 @@ from treadle.training.training_options import TrainingOptions
         ({"prefetch": -1}, "prefetch -1; expected 0 or more"),
         ({"bucket_bytes": 0}, "bucket_bytes 0; expected 1 or more"),
         ({"capacity_factor": 0}, "capacity factor 0"),
-        ({"layers_per_chunk": (1, 0)}, "at least one layer in each piece"),
+        ({"layers_per_chunk": (1, 0)}, "at least one layer in each virtual stage"),
         ({"recompute": "some"}, "recompute 'some'; expected none, attention, full"),
         ({"streams": "two"}, "streams 'two'; expected one, per-axis"),
     ],

@@ -1,1 +1,1 @@
-"""Real machines: the predictions of their libraries, and measured times."""
+"""Real machines: predictions of their libraries, and measured times."""

@@ -22,11 +22,11 @@ from treadle.units import format_link_bandwidth
 from treadle.unsupported import Unsupported
 
 _WIDTH = 0.9
-"""Doublings of the size over which channels are added."""
+"""Range over which channels are added, in doublings of the size."""
 _GROWTH_FROM, GROWTH_TO = 27.0, 29.0
-"""Sizes as powers of two: where rates are stated, and the largest that is measured."""
+"""Logarithms (base 2) of the size to which rates refer, and of the largest measured size."""
 SIZE_RANGES = (2**16, 2**22)
-"""Largest small and middle sizes in bytes; a band is stated for each range."""
+"""Upper limits of small and middle sizes in bytes; each range has its own band."""
 
 
 class Segment(NamedTuple):
@@ -74,9 +74,9 @@ class Achievable:
     low_s, high_s : float
         Band that holds 90% of measured rows.
     source : str
-        Which rows, and what was concluded from them.
+        The measured rows, and how they were scaled.
     error : float
-        Median of abs(predicted / measured - 1) on rows left out of such fits.
+        Median of abs(predicted / measured - 1) on rows outside the fits.
 
     Examples
     --------
@@ -133,7 +133,7 @@ def curve_us(launch: float, segments: Sequence[Sequence[Any]], size_bytes: int, 
 
 @dataclass(frozen=True)
 class _Rows:
-    """Measured systems that stand for one, the share of their rate, and the case of their errors."""
+    """Measured systems that represent a system, the share of their rate, and the case of their errors."""
 
     names: tuple[str, ...]
     case: str
@@ -173,7 +173,7 @@ def _rows(system: System, n_ranks: int) -> _Rows | Unsupported:
 def achievable(
     system: System | Topology, kind: CollectiveKind | str, size_bytes: int, n_ranks: int | None = None
 ) -> Achievable | Unsupported:
-    """Return the time that NCCL achieves on a system, or why measured rows are missing.
+    """Return the time that NCCL achieves on a system, or a reason if its rows were not measured.
 
     Parameters
     ----------
@@ -187,7 +187,7 @@ def achievable(
     Notes
     -----
     A topology does not name its GPU, so systems of one NVLink generation share their rows and the band of a
-    sibling. Within a protocol the time grows with the size; where NCCL changes its protocol it may jump.
+    sibling. Within a protocol the time grows with the size; at a change of the protocol it may jump.
 
     Examples
     --------

@@ -1,8 +1,7 @@
-"""The library that runs on a fabric: NCCL on NVIDIA's GPUs, RCCL on AMD's, whose model is here.
+"""The library of a fabric: NCCL on NVIDIA's GPUs, or RCCL on AMD's, whose model is here.
 
-RCCL's model is NCCL's with tables of each machine in the place of caps.
-
-ROCm/rccl, October 2024 (NCCL 2.21.5), src/graph/tuning.cc: tuning models 4 (MI250X) and 5 (MI300X).
+RCCL's model is NCCL's with tables for each machine instead of caps. Source: ROCm/rccl, October 2024 (NCCL
+2.21.5), src/graph/tuning.cc: tuning models 4 (MI250X) and 5 (MI300X).
 """
 
 from __future__ import annotations
@@ -13,6 +12,8 @@ from dataclasses import dataclass, replace
 from math import floor, log2
 from types import MappingProxyType
 from typing import Any
+
+import numpy as np
 
 from treadle.machines.achievable import SIZE_RANGES, Achievable, achievable
 from treadle.machines.nccl import PROTOCOLS, Cell, ChannelGraph, LibraryModel, nccl_model, post_us, steps_of
@@ -25,9 +26,9 @@ VERSION = "2.21.5"
 
 _LAUNCH_US = {"LL": 12.0, "LL128": 12.0, "Simple": 17.0}
 _MI250_BUSBW = 161.4
-"""Stated for the machine (baseBw), in the place of channels and their speed."""
+"""Constant of the machine (baseBw), which replaces channels and their speed."""
 _XGMI_SHARE = 48 / 64
-"""Share of a link that the search counts."""
+"""Share of a link in the search."""
 
 
 @dataclass(frozen=True)
@@ -37,9 +38,9 @@ class _Tuning:
     hop: tuple[float, float, float]
     network: tuple[float, float, float]
     shares: tuple[tuple[float, float, float], tuple[float, float, float]]
-    """First for up to two boxes, then for more."""
+    """For up to two boxes, and for more."""
     corrections: Mapping[str, tuple[float, ...]]
-    """Shares at sizes from 64 B in powers of two."""
+    """Shares at sizes from 64 B, in powers of two."""
 
 
 _TUNINGS = {
@@ -89,7 +90,7 @@ class RcclModel(LibraryModel):
 
     @property
     def used_channels(self) -> int:
-        """Channels that a communicator opens; 0: not known."""
+        """Channels of a communicator; 0: unknown."""
         return 0 if self.system.generation is Generation.MI200 else super().used_channels
 
     @property
@@ -169,18 +170,18 @@ def library_model(topology: Topology) -> LibraryModel | Unsupported:
 
 
 STATED: ContextVar[Mapping[str, Any]] = ContextVar("STATED", default=MappingProxyType({}))
-"""Fields of `LibraryModel` that a log states, in the place of those that are computed."""
+"""Fields of `LibraryModel` from a log, which replace the computed ones."""
 
 
 def library_of(system: System) -> LibraryModel:
-    """Return the model of the library that runs on a system, with what a log states of it."""
+    """Return the model of a system's library, with the fields that a log contains."""
     model = rccl_model(system) if system.generation.is_amd else nccl_model(system)
     return replace(model, **STATED.get())
 
 
 _MODEL_ERROR = 0.145
 _MODEL_RATIOS = ((10, 1.25), (15, 1.38), (20, 1.2), (23, 1.45), (26, 1.21), (29, 1.15))
-"""Medians of measured over predicted time at sizes as powers of two; between them by proportion."""
+"""Medians of measured over predicted time by logarithm of the size, interpolated linearly."""
 _MODEL_BANDS = ((0.827, 1.669), (0.884, 1.736), (1.018, 1.742))
 """Measured over predicted time on 807 rows of four NVLink machines (A100, H200, B300, GB300), half precision:
 5th and 95th percentiles by `SIZE_RANGES`; `_MODEL_ERROR` is the median error."""
@@ -211,11 +212,8 @@ def scaled_time(model: LibraryModel, kind: CollectiveKind, size_bytes: int, mode
     if system.generation.is_amd or system.boxes > 1:  # unlike the machines of the rows: the widest band
         low, high = min(one for one, _ in _MODEL_BANDS), max(one for _, one in _MODEL_BANDS)
         rows = f"no measured rows of {'AMD' if system.generation.is_amd else 'several boxes'}"
-    powers, ratios = zip(*_MODEL_RATIOS, strict=True)
-    at = min(max(log2(max(size_bytes, 1)), powers[0]), powers[-1])
-    place = max(1, next(number for number, power in enumerate(powers) if at <= power))
-    share = (at - powers[place - 1]) / (powers[place] - powers[place - 1])
-    ratio = ratios[place - 1] + share * (ratios[place] - ratios[place - 1])
+    powers, ratios = np.transpose(_MODEL_RATIOS)
+    ratio = float(np.interp(log2(max(size_bytes, 1)), powers, ratios))
     source = f"estimated: {model.name.upper()}'s model x {round(ratio, 2)}, a median ratio in one box; {rows}"
     time_s, band = model_s * ratio, (model_s * low, model_s * high)
     return Achievable(kind, size_bytes, model.n_ranks, time_s, *band, source, _MODEL_ERROR)

@@ -1,9 +1,9 @@
-"""NCCL's own choice of algorithm and protocol, and the time that it predicts, by its tuning model.
+"""NCCL's choice of algorithm and protocol, and the time that it predicts, by its tuning model.
 
-NCCL searches each box for channels, gives every algorithm and protocol a latency and a bandwidth, and takes
+NCCL searches each box for channels, gives every algorithm and protocol a latency and a bandwidth, and chooses
 the least latency + bytes / bandwidth. Formulas and constants: NCCL 2.30, src/graph/tuning.cc
 (ncclTopoTuneModel, ncclTopoGetAlgoTime), search.cc (listed speeds) and enqueue.cc (channels used). The search
-itself is replaced by what it finds on boxes of equal GPUs: the fastest listed speed, all channels that fit.
+is replaced by its result on boxes of equal GPUs: the fastest listed speed, and all channels that fit.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ _NVLS_HOP_US, _NVLS_TREE_NETWORK_US = 25, 20.9
 _PAT_LAUNCH_US, _PAT_NETWORK_US, _PAT_RANK_US = 8, 14 / 3.5, 2.8
 
 _LL_BOXES = {"amd": (22.5, 19), "intel": (39, 20.4), "arm": (39, 20.4)}
-"""Most that LL carries across two and more boxes, all channels together, GB/s."""
+"""Limit of LL across two boxes and more, all channels together, GB/s."""
 
 
 @dataclass(frozen=True)
 class _Caps:
-    """Most GB/s: of LL in one box, of a channel on one, two and more boxes; what the search may try."""
+    """Limits in GB/s: of LL in one box; of a channel on one, two and more boxes; speeds in the search."""
 
     ll_one_box: float
     ring_ll128: float
@@ -70,7 +70,7 @@ _CAPS = {
 }
 
 RING_SHARES = {"LL": 0.5, "LL128": 0.92, "Simple": 1.0}
-"""Shares of a ring's bandwidth that protocols leave to data."""
+"""Shares of a ring's bandwidth that are left to data."""
 
 _TREE_FACTORS = {
     "LL": "1 1 1 1 .9 .8 .7 .7 .7 .7 .6 .5 .4 .4 .5 .6 .7 .8 .9 1 1 1 1",
@@ -81,7 +81,7 @@ _TREE_FACTORS = {
 TREE_FACTORS = {name: tuple(map(float, text.split())) for name, text in _TREE_FACTORS.items()}
 
 _THREADS = {"LL": (512, 8), "LL128": (640, 8), "Simple": (512, 64)}
-"""Threads of a channel and bytes that each must have before another channel is used."""
+"""Threads of a channel, and bytes per thread before another channel is used."""
 
 
 @brief("algorithm", "protocol", "channels", "time_s")
@@ -96,9 +96,9 @@ class LibraryPick:
     protocol : str
         ``LL``, ``LL128`` or ``Simple``.
     channels : int
-        0: not known.
+        0: unknown.
     time_s : float
-        By the library's own model, seconds.
+        Seconds by the library's model.
 
     Examples
     --------
@@ -163,13 +163,13 @@ class LibraryModel:
     system : System
     version : str
     graph : ChannelGraph
-        Of rings and trees.
+        Channels of rings and trees.
     nvls : ChannelGraph, optional
-        Of NVLink SHARP.
+        Channels of NVLink SHARP.
     table : mapping of (CollectiveKind, algorithm, protocol) to (float, float), optional
-        Latency in microseconds and algbw in GB/s, from a log: in the place of the formulas.
+        Latency in microseconds and algbw in GB/s from a log, which replace the formulas.
     picks : mapping of (CollectiveKind, int) to (algorithm, protocol, channels), optional
-        What a log says was run at a size in bytes.
+        Choices in a log, by size in bytes.
 
     Examples
     --------
@@ -210,7 +210,7 @@ class LibraryModel:
         return _CAPS[self.system.generation]
 
     def pick(self, kind: CollectiveKind | str, size_bytes: int) -> LibraryPick:
-        """Return what the library runs at a size of nccl-tests.
+        """Return the library's choice at a size of nccl-tests.
 
         Raises
         ------
@@ -301,7 +301,7 @@ class LibraryModel:
             busbw = min(busbw / 3.8, self.ring_cap(protocol)[1])
         elif protocol == "LL128":
             busbw = min(busbw * (7 / 9 if system.boxes == 1 else 15 / 16), c * caps.tree_ll128[index])
-        # from Hopper on the search across boxes ends with plain trees, as public logs show
+        # from Hopper on, the search across boxes ends with plain trees, as public logs show
         return busbw * (0.85 if system.generation.has_nvls and system.boxes > 1 else 1) / 2
 
     def ring_cap(self, protocol: str) -> tuple[int, float]:
@@ -315,14 +315,14 @@ class LibraryModel:
         system, c = self.system, graph.channels
         if tuple(int(part) for part in self.version.split(".")[:2]) < (2, 28):
             inter = graph.inter / (2 if system.boxes > 2 else 1)
-            # 5/6 gave the algbw at once: the caller's ratio is undone
+            # 5/6 already gives the algbw, so the caller's ratio is undone
             ratio = steps_of(kind, self.n_ranks) / self.n_ranks if kind is _ALLREDUCE else 1
             return c * min(graph.intra, inter) * 5 / 6 * ratio
         gpus = system.gpus_per_box
         intra = graph.intra * self._caps.nvls_efficiency * (c - 1) / c
         intra *= 2 if kind is _ALLREDUCE else (gpus - 1) / gpus
         if system.boxes == 1:
-            # the search counts no more between boxes, although there are none
+            # the search limits the speed between boxes, although there are none
             return c * min(intra, self._caps.intra[0])
         inter = graph.inter * (2 if system.boxes == 2 else 1)
         return c * min(intra, inter, self._caps.nvls_tree[self._index])
@@ -345,13 +345,13 @@ class LibraryModel:
         )
         if between:
             hop = max(hop, post_us(system, protocol))
-        # with one GPU in a box nothing hides the network's latency, so a tree's is taken
+        # with one GPU per box nothing hides the network's latency, so a tree's latency applies
         network = _TREE[3][at] if system.gpus_per_box == 1 else network
         return launch + (steps_of(kind, n) - between) * hop + between * network
 
     @property
     def used_channels(self) -> int:
-        """Channels that a communicator opens: those of the search, doubled, at most 64 (MAXCHANNELS)."""
+        """Channels of a communicator: twice those of the search, at most 64 (MAXCHANNELS)."""
         return min(64, 2 * self.graph.channels)
 
     def _channels(self, cell: Cell, size_bytes: int) -> int:
@@ -369,14 +369,13 @@ def steps_of(kind: CollectiveKind, n_ranks: int) -> int:
     return 2 * (n_ranks - 1) if kind is _ALLREDUCE else n_ranks - 1 if kind in _GATHERS else n_ranks
 
 
-def ring_us(protocol: str) -> tuple[float, float, float, float]:
+def ring_us(protocol: str) -> tuple[float, ...]:
     """Return a ring's launch, and its hop over NVLink, PCIe and the network, microseconds."""
-    at = PROTOCOLS.index(protocol)
-    return _RING[0][at], _RING[1][at], _RING[2][at], _RING[3][at]
+    return tuple(row[PROTOCOLS.index(protocol)] for row in _RING)
 
 
 def post_us(system: System, protocol: str) -> int:
-    """Return what the CPU takes to post a message to the network, microseconds (getNetOverhead)."""
+    """Return the CPU time to post a message to the network, microseconds (getNetOverhead)."""
     return (2 if system.cpu == "amd" else 1) * (3 if protocol == "Simple" else 1)
 
 
@@ -384,19 +383,17 @@ def nccl_model(system: System, *, version: str = VERSION) -> LibraryModel:
     """Return NCCL's model on a system of NVIDIA GPUs, with the channels that its search should find."""
     caps, gpus = _CAPS[system.generation], system.gpus_per_box
     nvlink = system.link_bytes_per_s * caps.nvlink_share / 1e9
+    # NCCL counts three quarters of the raw rate of PCIe lanes
+    within = nvlink if system.has_fast_links else system.link_bytes_per_s * 0.75 / 1e9
     if system.boxes == 1:
-        # of PCIe NCCL counts three quarters of the lanes' raw rate
-        most = nvlink if system.has_fast_links else system.link_bytes_per_s * 0.75 / 1e9
-        speed = _fastest(caps.intra, most)
-        graph = ChannelGraph(int(most // speed) if system.has_fast_links else 1, speed, speed)
+        speed = _fastest(caps.intra, within)
+        graph = ChannelGraph(int(within // speed) if system.has_fast_links else 1, speed, speed)
     else:
-        # all channels of a box pass each GPU, as far as NVLink carries them
-        most = min(system.nic_bytes_per_s / 1e9, nvlink / system.nics if gpus > 1 else float("inf"))
-        if gpus > 1 and not system.has_fast_links:
-            most = min(system.nic_bytes_per_s, system.link_bytes_per_s * 0.75 / system.nics) / 1e9
+        # all channels of a box pass each GPU, as far as its links carry them
+        most = min(system.nic_bytes_per_s / 1e9, within / system.nics if gpus > 1 else float("inf"))
         speed = _fastest(caps.inter, most)
         graph = ChannelGraph(system.nics, speed, speed)
-    # NCCL doubles the channels where each is fast (ncclTopoDupChannels)
+    # NCCL doubles the channels if each is fast (ncclTopoDupChannels)
     is_full = system.generation.has_nvls and speed < 50 and graph.channels > 4
     if speed >= 25 and not is_full:
         graph = ChannelGraph(2 * graph.channels, speed / 2, speed / 2)

@@ -1,7 +1,7 @@
-"""The machine behind a fabric, as cost models of libraries need it: GPUs, boxes, links, NICs, CPU.
+"""The machine behind a fabric, for cost models of libraries: GPUs, boxes, links, NICs, CPU.
 
-A topology has bandwidths, not product names. NVLink generations differ so much in bandwidth per GPU (150,
-300, 450, 900 GB/s) that it identifies them; AMD's GPUs are joined directly, by links of 46 to 64 GB/s.
+A topology has bandwidths, not product names. The bandwidth per GPU (150, 300, 450, 900 GB/s) identifies
+NVLink generations; AMD's GPUs are joined directly, by links of 46 to 64 GB/s.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from treadle.unsupported import Unsupported
 
 
 class Generation(StrEnum):
-    """GPU generations whose constants differ.
+    """GPU generations with different constants.
 
     Examples
     --------
@@ -58,17 +58,17 @@ class System:
     boxes : int
     gpus_per_box : int
     link_bytes_per_s : int
-        From a GPU to the others of its box, per direction.
+        Bandwidth from a GPU to the others of its box, per direction.
     has_fast_links : bool
         GPUs of a box are joined by NVLink or Infinity Fabric, not by PCIe.
     has_switch : bool
         All GPUs of a box meet at NVSwitches.
     nics : int
-        Of a box; 0 in a single box.
+        NICs of a box; 0 in a single box.
     nic_bytes_per_s : int
-        Of a NIC, per direction.
+        Bandwidth of a NIC, per direction.
     cpu : str
-        ``intel``, ``amd`` or ``arm``: what such boxes usually have.
+        ``intel``, ``amd`` or ``arm``, by the usual CPU of such boxes.
 
     Examples
     --------
@@ -90,33 +90,30 @@ class System:
 
     @property
     def cost_preset(self) -> str | None:
-        """Cost model with NCCL's latencies, by name; None for PCIe and for AMD's GPUs."""
+        """Name of the cost model with NCCL's latencies; None for PCIe and for AMD's GPUs."""
         if self.generation.is_amd or not self.has_fast_links:
             return None
         return f"nccl-{self.generation}{'-boxes' if self.boxes > 1 else ''}"
 
     def group(self, boxes: int, gpus_per_box: int) -> System:
-        """Return the part of the machine that a group of ranks has, next to groups like it on the other GPUs.
+        """Return the part of the machine for a group with `gpus_per_box` ranks in each of `boxes`.
 
-        Parameters
-        ----------
-        boxes, gpus_per_box : int
-            Boxes of the group, and its ranks in each.
+        Equal groups use the other GPUs of these boxes.
         """
-        nics = self.nics * gpus_per_box // self.gpus_per_box if boxes > 1 else 0
-        rate = self.nic_bytes_per_s if nics else self.nics * self.nic_bytes_per_s * gpus_per_box
-        rate = rate if nics else rate // self.gpus_per_box
-        own = (nics or min(self.nics, 1), rate) if boxes > 1 else (0, 0)
-        part = replace(self, boxes=boxes, gpus_per_box=gpus_per_box, nics=own[0], nic_bytes_per_s=own[1])
+        nics, rate = self.nics * gpus_per_box // self.gpus_per_box, self.nic_bytes_per_s
+        if not nics:  # several groups share a NIC
+            nics, rate = min(self.nics, 1), self.nics * rate * gpus_per_box // self.gpus_per_box
+        nics, rate = (nics, rate) if boxes > 1 else (0, 0)
+        part = replace(self, boxes=boxes, gpus_per_box=gpus_per_box, nics=nics, nic_bytes_per_s=rate)
         if self.has_switch or not self.has_fast_links or self.gpus_per_box == 1:
             return part
-        # direct links to GPUs outside the group do not serve it
+        # direct links to GPUs outside the group do not help it
         link = self.link_bytes_per_s * (gpus_per_box - 1) // (self.gpus_per_box - 1)
         return replace(part, link_bytes_per_s=link)
 
 
 def system_of(topology: Topology) -> System | Unsupported:
-    """Return the machine behind a fabric, or why it is not known.
+    """Return the machine behind a fabric, or a reason if it is unknown.
 
     Parameters
     ----------
@@ -124,9 +121,9 @@ def system_of(topology: Topology) -> System | Unsupported:
 
     Notes
     -----
-    Boxes are given by the names of ranks, and must be equal. Links between GPUs of a box are fast ones if
-    they are direct or lead to an NVSwitch; else the fastest link of a GPU is its PCIe slot. The generation of
-    PCIe cards is assumed from the slot: PCIe 5.0 Blackwell, else Ampere.
+    Names of ranks define the boxes, which must be equal. Links between GPUs of a box are fast if they are
+    direct or lead to an NVSwitch; else the fastest link of a GPU is its PCIe slot. The slot also determines
+    the generation of PCIe cards: Blackwell for PCIe 5.0, else Ampere.
 
     Examples
     --------
@@ -188,12 +185,12 @@ def system_of(topology: Topology) -> System | Unsupported:
 
 
 def _of_two_boxes(topology: Topology) -> System | Unsupported | None:
-    """The machine by two of its boxes, which in a fabric with families are like all others."""
+    """Return the machine by two of its boxes, which in a fabric with families equal all others."""
     families = families_of(topology)
     rank = next((one for one in families.node_families if one.is_compute), None) if families else None
     if families is None or rank is None:
         return None
-    # a box has the indices after the last dot of a rank's name; the others tell boxes apart
+    # indices after the last dot of a rank's name number GPUs; the others number boxes
     last = max(place for place, (text, _) in enumerate(rank.fields) if "." in text)
     outer = [index for _, indices in rank.fields[:last] for index in indices]
     boxes = families.count(outer)
@@ -205,7 +202,7 @@ def _of_two_boxes(topology: Topology) -> System | Unsupported | None:
 
 
 def system_of_groups(topology: Topology, groups: Iterable[Sequence[int]]) -> System | Unsupported:
-    """Return the machine that each of these groups of ranks has, or why it is not known."""
+    """Return the machine of each of these groups of ranks, or a reason if it is unknown."""
     system, box_of = system_of(topology), rank_boxes(topology)
     shapes = set()
     for group in groups:
@@ -222,6 +219,6 @@ _DIRECT_NVLINK = (150 * 10**9, 300 * 10**9)
 _LEAST_PCIE, _MOST_PCIE = 3 * 10**9, 65 * 10**9
 """Sixteen lanes of PCIe 5.0 carry 63 GB/s."""
 _NICS = ((30 * 10**9, Generation.AMPERE), (60 * 10**9, Generation.HOPPER))
-"""Generation usual with NICs of 200 and 400 Gbit/s."""
+"""Generations with NICs of 200 and 400 Gbit/s."""
 _NVLINKS = ((200, Generation.VOLTA), (375, Generation.AMPERE), (675, Generation.HOPPER))
-"""Most GB/s per GPU and direction: half-way between 150, 300, 450 and 900."""
+"""Upper limits in GB/s per GPU and direction: half-way between 150, 300, 450 and 900."""

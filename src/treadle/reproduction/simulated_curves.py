@@ -41,7 +41,7 @@ from treadle.simulation.result import Simulation
 from treadle.simulation.simulate import simulate_graph
 from treadle.simulation.simulated_sizes import best_slices
 from treadle.simulation.simulation_options import SimulationOptions
-from treadle.simulation.slice_limits import MAX_AUTO_SLICES, MAX_AUTO_TASKS
+from treadle.simulation.slice_search import MAX_AUTO_SLICES, MAX_AUTO_TASKS
 from treadle.simulation.tasks import TaskGraph, task_graph
 from treadle.synthesis.steps.baselines.binary_tree_times import best_chunk_count, double_binary_tree_time_s
 from treadle.topologies import parse

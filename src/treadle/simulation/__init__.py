@@ -1,1 +1,1 @@
-"""How long programs take on a fabric: alpha-beta costs, and a chunk-level discrete-event simulation."""
+"""Times of programs on a fabric: alpha-beta costs, and a chunk-level discrete-event simulation."""

@@ -1,4 +1,4 @@
-"""Exact alpha-beta times of schedules: steps one after another, trees cut into ever smaller slices."""
+"""Exact alpha-beta times of schedules: steps one after another, trees in the limit of many thin slices."""
 
 from __future__ import annotations
 
@@ -31,30 +31,18 @@ _NANOSECOND = Fraction(1, 10**9)
 def alpha_beta_time(
     topology: Topology, collective: Collective, schedule: Schedule, size_bytes: int, *, alpha_ns: int = 0
 ) -> Fraction:
-    """Time of the alpha-beta model, exact.
+    """Return the exact time of the alpha-beta model, seconds; the size is the larger per-rank buffer.
 
-    Steps and all-to-all steps: the sum over all steps of alpha and of the slowest of (latency + bytes /
-    bandwidth) over the links that a step uses; a capped host takes at least bytes / cap, out and in. Steps
-    over ways of several links besides: what the longest way's latency exceeds the longest link's by. Trees:
-    T_L + T_B, where T_L is the longest way through a tree (reducing and broadcasting tree one after the
-    other), alpha for each send and all link latencies, and T_B = size / algbw: what many thin slices come
-    close to. Trees of several groups at once: the longest T_L of a group, and T_B of all loads together.
+    Steps, also of an all-to-all: the sum over all steps of alpha and of the largest latency + bytes /
+    bandwidth over the links that a step uses. A host with a cap takes at least bytes / cap, out and in. For
+    sends over paths of several links, the latency by which the longest path exceeds the longest link is
+    added.
+
+    Trees: T_L + T_B. T_L is the longest path through a tree (in an allreduce through both trees), with alpha
+    for each send and all link latencies. T_B = size / algbw, which many thin slices approach. For trees of
+    several concurrent groups, T_L is the largest of a group, and T_B is that of all loads together.
+
     Routes: alpha and the longest path's latency, once or in each round, and T_B.
-
-    Parameters
-    ----------
-    topology : Topology
-    collective : Collective
-    schedule : Schedule
-    size_bytes : int
-        The larger per-rank buffer.
-    alpha_ns : int
-        Nanoseconds.
-
-    Returns
-    -------
-    Fraction
-        Seconds.
     """
     return alpha_beta_curve(topology, collective, schedule, alpha_ns=alpha_ns)(size_bytes)
 
@@ -62,35 +50,34 @@ def alpha_beta_time(
 def alpha_beta_curve(
     topology: Topology, collective: Collective, schedule: Schedule, *, alpha_ns: int = 0
 ) -> Callable[[int], Fraction]:
-    """`alpha_beta_time` by size: what does not depend on it is found once."""
+    """Return `alpha_beta_time` as a function of the size; the rest is computed once."""
     if isinstance(schedule, GroupSchedule):
         deepest = max(_deepest(topology, one, alpha_ns) for one in schedule.groups)
         return _by_rate(deepest, group_algbw(topology, schedule))
     if isinstance(schedule, FactoredSchedule):
         rotation = box_rotation_of(topology, collective, schedule)
         if rotation is not None:
-            return _by_rate(*_of_one_box(topology, schedule, rotation, alpha_ns))
+            return _by_rate(*_from_one_box(topology, schedule, rotation, alpha_ns))
     written = written_out(schedule)
     if isinstance(written, ForestSchedule):
         return _by_rate(_deepest(topology, written, alpha_ns), algbw(topology, written))
     if isinstance(written, StepSchedule | ExchangeSchedule):
-        steps = written
-        ways = _way_latencies(topology, steps) * _NANOSECOND
+        steps, paths_s = written, _path_latencies(topology, written) * _NANOSECOND
         return lambda size: sum(
             (
                 alpha_ns * _NANOSECOND + _step(topology, load, unit_bytes)
                 for load, unit_bytes in _steps(topology, collective, steps, size)
             ),
-            ways,
+            paths_s,
         )
     routes = written
     return lambda size: route_runtime(topology, collective, routes, size, alpha_ns=alpha_ns)
 
 
-def _of_one_box(
+def _from_one_box(
     topology: Topology, schedule: FactoredSchedule, rotation: Rotation, alpha_ns: int
 ) -> tuple[int, Fraction]:
-    """Longest way, ns, and algbw by the trees of the first box, which turns take to all others."""
+    """Return the longest path, ns, and algbw from the first box's trees, which rotations map to all boxes."""
     roots = range(schedule.n_ranks // rotation.boxes)
     reduce, broadcast = (
         None if forest is None else expand(forest, roots) for forest in (schedule.reduce, schedule.broadcast)
@@ -110,7 +97,7 @@ def _by_rate(latency_ns: int, rate: Fraction) -> Callable[[int], Fraction]:
 def _steps(
     topology: Topology, collective: Collective, schedule: StepSchedule | ExchangeSchedule, size_bytes: int
 ) -> Iterator[tuple[NDArray[Any], Fraction]]:
-    """Loads of all links, step by step, and the bytes that the loads count in."""
+    """Yield the loads of all links for each step, and the bytes of a unit of load."""
     if isinstance(schedule, ExchangeSchedule):
         unit = Fraction(size_bytes, schedule.n_chunks * collective.pair_demands.buffer_units)
         for load in exchange_loads(topology, collective, schedule):
@@ -122,21 +109,21 @@ def _steps(
             yield load, unit
 
 
-def _way_latencies(topology: Topology, schedule: StepSchedule | ExchangeSchedule) -> Fraction:
-    """Nanoseconds by which the longest ways exceed the longest links, which `_step` counts, in all steps."""
+def _path_latencies(topology: Topology, schedule: StepSchedule | ExchangeSchedule) -> Fraction:
+    """Return by how many ns the longest paths exceed the longest links (counted by `_step`), in all steps."""
     total = 0
     phases = (schedule.sends,) if isinstance(schedule, ExchangeSchedule) else schedule.phases
     for steps in (steps for steps in phases if steps.has_paths):
         links = topology.latencies_ns[steps.way_links]
-        whole, slowest = (joined.reduceat(links, steps.way_offset[:-1]) for joined in (np.add, np.maximum))
+        length, slowest = (joined.reduceat(links, steps.way_offset[:-1]) for joined in (np.add, np.maximum))
         for step in range(steps.n_steps):
-            ways = steps.link[steps.span(step)]
-            total += int(whole[ways].max(initial=0)) - int(slowest[ways].max(initial=0))
+            paths = steps.link[steps.span(step)]
+            total += int(length[paths].max(initial=0)) - int(slowest[paths].max(initial=0))
     return Fraction(total)
 
 
 def _step(topology: Topology, load: NDArray[Any], unit_bytes: Fraction) -> Fraction:
-    """Seconds of the slowest link or host."""
+    """Return the time of the slowest link or host, seconds."""
     used = np.flatnonzero(load)
     kinds = np.stack([topology.bandwidths[used], topology.latencies_ns[used]])
     distinct, place = np.unique(kinds, axis=1, return_inverse=True)
@@ -152,12 +139,12 @@ def _step(topology: Topology, load: NDArray[Any], unit_bytes: Fraction) -> Fract
 
 
 def _deepest(topology: Topology, schedule: ForestSchedule, alpha_ns: int) -> int:
-    """Return the nanoseconds of the longest way; the two forests of an allreduce add up."""
+    """Return the length of the longest path, ns; the two forests of an allreduce add up."""
     return sum(_height_ns(topology, forest, alpha_ns) for forest in schedule.forests)
 
 
 def _height_ns(topology: Topology, forest: Forest, alpha_ns: int) -> int:
-    """Return the longest way between a root and a rank; an edge counts with its slowest path."""
+    """Return the longest path between a root and a rank, ns; an edge counts with its slowest path."""
     _, _, parents = forest.tree_table()
     offset, entries, _ = forest.edge_paths()
     if not parents.size:
@@ -168,7 +155,7 @@ def _height_ns(topology: Topology, forest: Forest, alpha_ns: int) -> int:
     if used.size and topology.latencies_ns.any():
         paths_ns = np.add.reduceat(topology.latencies_ns[links].astype(np.int64), path_offset[:-1])
         length.reshape(-1)[used] += np.maximum.reduceat(paths_ns[entries], offset[used])
-    # each round doubles the edges that a rank's length counts; a root is its own parent at no length
+    # pointer doubling: each round doubles the edges in a rank's length; a root is its own parent at length 0
     rank = np.arange(parents.shape[1])
     above = np.where(parents >= 0, parents, rank)
     while True:

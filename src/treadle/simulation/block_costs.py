@@ -1,4 +1,4 @@
-"""Costs of a device runtime's lanes from a cost model."""
+"""Costs of a device runtime's thread blocks, from a cost model."""
 
 from __future__ import annotations
 
@@ -9,21 +9,14 @@ from treadle.simulation.costs.cost_model import CostModel, LinkClass, Protocol
 from treadle.simulation.costs.cost_presets import cost_presets
 
 DEFAULT_LANE_MODEL = "nccl-hopper"
-"""Has both protocols, with NCCL's figures for one box."""
+"""Has both protocols, with NCCL's costs for one box."""
 
 
 def block_costs(given: str | CostModel = DEFAULT_LANE_MODEL) -> BlockCosts:
-    """Costs within a box: of LL the model's protocol ``ll``; of Simple its ``simple``, or its first.
+    """Return costs within a box by a model or the name of a preset.
 
-    Parameters
-    ----------
-    given : CostModel or str
-        Or the name of one that comes with Treadle.
-
-    Raises
-    ------
-    ScheduleError
-        If there is none of that name.
+    LL has those of the model's protocol ``ll``, and Simple those of its ``simple``, else of its first
+    protocol.
     """
     model = given if isinstance(given, CostModel) else cost_presets().get(given)
     if model is None:
@@ -42,7 +35,7 @@ def _costs(protocol: Protocol) -> ProtocolCosts:
         box.alpha_ns,
         box.occupancy_ns,
         float(box.efficiency),
-        # a single channel stands for all that a protocol carries
+        # a single channel represents everything that a protocol carries
         protocol.channel_bytes_per_s if protocol.channels > 1 else 0,
         protocol.ceiling_bytes_per_s,
     )

@@ -1,10 +1,10 @@
-"""Durations as whole numbers of ticks: exact where one tick measures them all."""
+"""Durations as integral numbers of ticks: exact if some tick divides them all."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from math import gcd
+from math import gcd, lcm
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from treadle.simulation.tasks import Follows, TaskGraph
 
 _NANOSECOND = Fraction(1, 10**9)
 _HORIZON = 2**61
-"""Ticks that all tasks of all slices may take one after the other; sums then fit 63 bits."""
+"""Largest total duration of all tasks of all slices, in ticks; sums then fit 63 bits."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,11 +30,11 @@ class TimedGraph:
     tick_s : Fraction
         Seconds.
     is_exact : bool
-        Every duration is a whole number of ticks; otherwise it is rounded to one.
+        Every duration is an integral number of ticks; otherwise durations are rounded.
     duration : array of int64, shape (tasks,)
         Time for which a task holds its resource, ticks.
     edge_shift : array of int64, shape (edges,)
-        From the end of a task to the moment at which the next may begin: latency, less what may overlap.
+        Ticks from the end of a task until the next may begin: latency, minus the time that may overlap.
     """
 
     graph: TaskGraph
@@ -45,19 +45,12 @@ class TimedGraph:
 
 
 class Clock:
-    """What a graph's tasks cost under options, so far as it does not depend on sizes and slices.
-
-    Parameters
-    ----------
-    graph : TaskGraph
-    options : SimulationOptions
-        Their number of slices does not matter.
-    """
+    """Costs of a graph's tasks under options, except their number of slices, for all sizes."""
 
     def __init__(self, graph: TaskGraph, options: SimulationOptions) -> None:
         self.graph = graph
         priced = prices(graph, options)
-        # bytes/s of each task; 0: takes no time
+        # bytes/s of each task; 0 takes no time
         rates = np.zeros(graph.n_tasks, dtype=np.int64)
         onto = graph.resource >= 0
         rates[onto] = priced.resource_bytes_per_s[graph.resource[onto]]
@@ -70,7 +63,7 @@ class Clock:
         of_rate = [graph.chunks[self._place == number] for number in range(len(self._rates))]
         self._common = [int(np.gcd.reduce(counts)) for counts in of_rate]
         self._counts = [int(counts.sum()) for counts in of_rate]
-        # the tick measures the messages, not always a chunk of them
+        # the tick divides the time of each message, not always that of each chunk
         self._messages = graph.chunks // np.maximum(np.array(self._common, dtype=np.int64), 1)[self._place]
         overlaps = graph.edge_kind == Follows.HOST
         if options.forwarding is Forwarding.CUT_THROUGH:
@@ -80,7 +73,7 @@ class Clock:
         self._behind = graph.edge_target[self._overlapping]
 
     def at(self, size_bytes: int, slices: int) -> TimedGraph:
-        """Durations of all tasks for a size in so many slices; see `timed_graph`."""
+        """Return the durations of all tasks for a size and a number of slices; see `timed_graph`."""
         chunk_bytes = Fraction(size_bytes, self.graph.program.n_chunks * slices)
         per_chunk = [chunk_bytes / rate if rate else Fraction(0) for rate in self._rates]
         tick, is_exact = self._tick(per_chunk, slices)
@@ -98,12 +91,11 @@ class Clock:
         return TimedGraph(self.graph, tick, is_exact, cost + self._held.in_ticks(nanosecond), shift)
 
     def _tick(self, per_chunk: list[Fraction], slices: int) -> tuple[Fraction, bool]:
-        """Longest tick that measures all durations if the horizon has few enough, else a rounding one."""
-        measure = Fraction(0)
-        for common, seconds in zip(self._common, per_chunk, strict=True):
-            measure = _common_measure(measure, common * seconds)
-        for latencies in (self._held, self._delay):
-            measure = _common_measure(measure, latencies.common * _NANOSECOND)
+        """Return the longest tick that divides all durations if it is long enough, else a rounding one."""
+        times = [common * seconds for common, seconds in zip(self._common, per_chunk, strict=True)]
+        times += [latencies.common * _NANOSECOND for latencies in (self._held, self._delay)]
+        scale = lcm(*(time.denominator for time in times))
+        measure = Fraction(gcd(*(int(time * scale) for time in times)), scale)
         if not measure:
             return _NANOSECOND, True
         moved = sum(count * seconds for count, seconds in zip(self._counts, per_chunk, strict=True))
@@ -114,20 +106,9 @@ class Clock:
 
 
 def timed_graph(graph: TaskGraph, size_bytes: int, options: SimulationOptions) -> TimedGraph:
-    """Durations of all tasks for a size.
+    """Return the durations of all tasks for a size, the larger per-rank buffer.
 
-    Parameters
-    ----------
-    graph : TaskGraph
-    size_bytes : int
-        The larger per-rank buffer. A chunk is size / P bytes and a slice of it size / (P * slices), fractions
-        of a byte included.
-    options : SimulationOptions
-
-    Raises
-    ------
-    ScheduleError
-        If the size is negative.
+    A chunk has size / P bytes, and a slice of it size / (P * slices), fractions of a byte included.
     """
     if size_bytes < 0:
         raise ScheduleError(f"simulation: size {size_bytes} bytes, expected none or more")
@@ -137,7 +118,7 @@ def timed_graph(graph: TaskGraph, size_bytes: int, options: SimulationOptions) -
 def _latencies_ns(
     graph: TaskGraph, priced: Prices, options: SimulationOptions
 ) -> tuple[Int64Array, Int64Array]:
-    """Nanoseconds for which each task holds its resource, and that pass along each edge."""
+    """Return the ns for which each task holds its resource, and the latency of each edge, ns."""
     latency = np.zeros(graph.n_tasks, dtype=np.int64)
     onto = graph.resource >= 0
     latency[onto] = priced.resource_latency_ns[graph.resource[onto]]
@@ -151,14 +132,8 @@ def _latencies_ns(
     return occupied.astype(np.int64), delay.astype(np.int64)
 
 
-def _common_measure(one: Fraction, other: Fraction) -> Fraction:
-    """Greatest number of which both are multiples."""
-    denominator = one.denominator * other.denominator
-    return Fraction(gcd(one.numerator * other.denominator, other.numerator * one.denominator), denominator)
-
-
 class _Nanoseconds:
-    """Latencies that are turned into ticks of several lengths."""
+    """Latencies, to be converted to ticks of several lengths."""
 
     def __init__(self, values: Int64Array) -> None:
         self.values = values
@@ -171,10 +146,10 @@ class _Nanoseconds:
         )
 
     def in_ticks(self, per_nanosecond: Fraction) -> Int64Array:
-        """A new array of whole ticks, rounded where the tick does not measure them all."""
+        """Return a new array of ticks, rounded if the tick does not divide them all."""
         if per_nanosecond.denominator == 1 and per_nanosecond < 2**62:
             return self.values * int(per_nanosecond)
-        # the measure divides every latency, so in exact mode this is exact, too
+        # an exact tick divides every latency, so nothing is rounded then
         ticks = np.array([round(value * per_nanosecond) for value in self._distinct.tolist()], dtype=np.int64)
         result: Int64Array = ticks[self._place]
         return result

@@ -1,4 +1,4 @@
-"""What the links of a fabric carry for a program, and where it keeps them busy for longest."""
+"""Loads of a program on the links of a fabric, and its bottleneck links."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from treadle.verification.loads import algbw_of
 
 
 def link_loads(topology: Topology, program: Program) -> Int64Array:
-    """Chunks that cross each link, those of in-network operations included, shape (m,)."""
+    """Return the chunks that cross each link, including in-network operations, shape (m,)."""
     sends = np.flatnonzero(program.operation_kind == OperationKind.SEND)
     per_path = sums_of(program.n_paths, program.path[sends], program.count[sends])
     loads = sums_of(topology.n_links, program.path_links, np.repeat(per_path, np.diff(program.path_offset)))
@@ -30,22 +30,22 @@ def link_loads(topology: Topology, program: Program) -> Int64Array:
 
 
 def algbw_of_program(topology: Topology, program: Program) -> Fraction:
-    """What links and hosts allow when the program's messages follow each other without end, bytes/s."""
+    """Return the algbw at large sizes that links and hosts allow, bytes/s."""
     return algbw_of(topology, link_loads(topology, program), program.n_chunks)
 
 
 @dataclass(frozen=True)
 class Congestion:
-    """The links that a schedule keeps busy for longest.
+    """The links that a schedule keeps busy for the longest time.
 
     Parameters
     ----------
     links : tuple of str
-        The first of those that are busy for longest, by name.
+        Names of the first ones.
     n_links : int
-        How many are busy for as long.
+        Number of all of them.
     times_optimum : Fraction
-        For how long, in times of the optimum: 1 where the schedule attains it and these links bind.
+        Their busy time over the time of the optimum: 1 if the schedule attains it.
     """
 
     links: tuple[str, ...]
@@ -56,7 +56,7 @@ class Congestion:
 def congestion(
     topology: Topology, program: Program | Sequence[Program], optimum: Fraction, *, most: int = 2
 ) -> Congestion:
-    """Where a program's messages, or those of several at once, take longest, beside the optimum's algbw.
+    """Find the links that a program, or several concurrent ones, keeps busy longest; `optimum` is an algbw.
 
     Examples
     --------
@@ -70,7 +70,7 @@ def congestion(
     programs = [program] if isinstance(program, Program) else program
     n_chunks = lcm(*(one.n_chunks for one in programs))
     loads = [0] * topology.n_links
-    for one in programs:  # each of its own chunks, of the same bytes in all
+    for one in programs:  # their chunks have different sizes, their buffers the same
         scale = n_chunks // one.n_chunks
         own = link_loads(topology, one).tolist()
         loads = [load + scale * more for load, more in zip(loads, own, strict=True)]

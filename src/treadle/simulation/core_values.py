@@ -1,4 +1,4 @@
-"""What the compiled core takes and returns of simulations: tuples of arrays with named fields.
+"""Arguments and results of the compiled core's simulations: tuples of arrays with named fields.
 
 The core takes each of these as the plain tuple that it is, turns it into a struct in one place
 (`src/core/bindings/simulation.cpp`), and returns plain tuples that fit these. Arrays are contiguous.
@@ -17,13 +17,13 @@ FloatArray = NDArray[np.float64]
 
 
 class TaskArrays(NamedTuple):
-    """Tasks on resources that serve one at a time.
+    """Tasks on resources that run one at a time.
 
     Parameters
     ----------
     n_resources : int
     resource : array of int32, shape (n,)
-        Of each task; -1 for none.
+        Resource of each task; -1 for none.
     duration : array of int64, shape (n,)
         Ticks.
     edge_offset : array of int64, shape (n + 1,)
@@ -42,12 +42,12 @@ class TaskArrays(NamedTuple):
 
 
 class TaskTimes(NamedTuple):
-    """What became of tasks.
+    """Times of tasks.
 
     Parameters
     ----------
     finish : int
-        Of the last task, ticks.
+        End of the last task, ticks.
     done : int
         Tasks that ran, over all slices.
     last : int
@@ -55,9 +55,9 @@ class TaskTimes(NamedTuple):
     start : array of int64, shape (slices * n,)
         Row-major (slice, task), ticks; -1: never ran.
     binding : array of int64, likewise
-        What each start waited for last; -1 for nothing. Empty if not asked for.
+        The task that each start waited for last; -1 for none. Empty if it was not recorded.
     is_beyond : bool
-        Given up: the last task cannot finish before the horizon.
+        The simulation stopped because the last task cannot finish before the horizon.
     """
 
     finish: int
@@ -75,9 +75,9 @@ class FluidArrays(NamedTuple):
     ----------
     resource_offset : array of int64, shape (n + 1,)
     resource : array of int32
-        Of flow i: resource[resource_offset[i]:resource_offset[i + 1]], each once.
+        Flow i uses resource[resource_offset[i]:resource_offset[i + 1]], each once.
     capacity : array of float64, shape (r,)
-        Of each resource, per second.
+        Work that each resource does per second.
     work : array of float64, shape (n,)
     before, after : arrays of float64, shape (n,)
         Seconds between the last signal and the start, and between the end and the signals it sends.
@@ -99,14 +99,14 @@ class FluidArrays(NamedTuple):
 
 
 class FluidTimes(NamedTuple):
-    """What became of flows.
+    """Times of flows.
 
     Parameters
     ----------
     done : int
         Flows that ended, over all slices.
     last : int
-        One whose signal is the last: slice * n + flow.
+        A flow whose signal is the last: slice * n + flow.
     start, end : arrays of float64, shape (slices * n,)
         Row-major (slice, flow), seconds; negative: never.
     """

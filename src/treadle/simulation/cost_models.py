@@ -1,4 +1,4 @@
-"""Cost models as people give them: a value, the name of one that comes with Treadle, or a file."""
+"""Cost models as users give them: a value, the name of one that comes with Treadle, or a file."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ CostModelLike = CostModel | str | Path
 
 
 def cost_model_of(topology: Topology, given: CostModelLike | None) -> CostModel:
-    """Return the cost model that was given, or the default of the fabric; see `as_cost_model`.
+    """Return the given cost model, or the default of the fabric; see `as_cost_model`.
 
-    NCCL's limits differ in one box and across several: its preset of boxes is taken where the fabric has a
-    network.
+    NCCL's limits differ in one box and across several, so its preset for boxes replaces the given one if the
+    fabric has a network.
     """
     if given is None:
         return default_cost_model(topology)
@@ -40,10 +40,9 @@ def cost_model_of(topology: Topology, given: CostModelLike | None) -> CostModel:
 
 
 def step_alpha_ns(topology: Topology) -> int:
-    """What a step costs besides bytes and the latencies that links state, by the default of the fabric, ns.
+    """Return the cost of a step without bytes and stated latencies, by the fabric's default model, ns.
 
-    That of a message over the dearest class of its links: where all ranks step together, it is what they
-    wait for.
+    It is a message's cost over the most expensive class of links, since all ranks step together.
     """
     (protocol,) = default_cost_model(topology).protocols
     present = [CLASSES[number] for number in np.unique(link_classes(topology)).tolist()]
@@ -52,17 +51,17 @@ def step_alpha_ns(topology: Topology) -> int:
 
 
 def as_cost_model(given: CostModelLike) -> CostModel:
-    """The cost model that a value, a name or a path means.
+    """Return the cost model of a value, a name or a path.
 
     Parameters
     ----------
     given : CostModel, str or Path
-        A str that is the name of one that comes with Treadle means that one, whatever files there are.
+        The name of a model that comes with Treadle takes precedence over a file of that name.
 
     Raises
     ------
     FormatError
-        If there is no such model, or its file is malformed.
+        If the model does not exist, or its file is malformed.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The chain of messages and waits that a simulation's time is made of."""
+"""The critical path of a simulation: the chain of messages and waits that determines its time."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ class CriticalStep:
     Parameters
     ----------
     operation : int
-        Of the program.
+        Index in the program.
     slice_number : int
     resource : int
-        Link, or a capped host's port; -1: none.
+        Link, or the port of a host with a cap; -1: none.
     start, held : Fraction
         Seconds.
     waited_for_resource : bool
-        Its link was busy with the step before; otherwise the step before brought what it needed.
+        Its link was busy with the step before; otherwise the step before brought its input.
     """
 
     operation: int
@@ -41,17 +41,17 @@ class CriticalStep:
 
 @dataclass(frozen=True)
 class CriticalPath:
-    """What bounds the time: each step starts when the one before lets it.
+    """Steps of which each starts as soon as the one before permits.
 
     Parameters
     ----------
     steps : tuple of CriticalStep
         By time.
     total : Fraction
-        Seconds, of the whole simulation.
+        Seconds of the entire simulation.
     resource_s : mapping of int to Fraction
-        Seconds for which the path holds each link or port; times at which two of its steps overlap
-        (cut-through) count once.
+        Seconds for which the path holds each link or port. Time in which two steps overlap (cut-through)
+        counts once.
     """
 
     steps: tuple[CriticalStep, ...]
@@ -60,29 +60,17 @@ class CriticalPath:
 
     @property
     def latency(self) -> Fraction:
-        """Seconds of the total in which the path holds no link: latencies, sums, and the launch."""
+        """Seconds in which the path holds no link: latencies, additions, and the launch."""
         return self.total - sum(self.resource_s.values(), Fraction(0))
 
 
 def critical_path(simulation: Simulation) -> CriticalPath:
-    """Follow the last task back through what each start waited for last.
+    """Follow the last task back through the tasks that each start waited for last.
 
-    Parameters
-    ----------
-    simulation : Simulation
-        Made with `with_binding`.
-
-    Raises
-    ------
-    ScheduleError
-        If the simulation kept no such record.
-
-    Notes
-    -----
-    There may be other paths of the same length.
+    Other paths may be as long. Raises ScheduleError unless the simulation ran with `with_binding`.
     """
     if not simulation.binding.size:
-        raise ScheduleError("critical path: the simulation kept no record of waits; run it with_binding")
+        raise ScheduleError("critical path: the simulation has no record of waits; run it with_binding")
     graph, tick = simulation.graph, simulation.tick_s
     binding, start = simulation.binding.ravel(), simulation.start.ravel()
     held = np.broadcast_to(simulation.held, simulation.start.shape).ravel()
@@ -114,16 +102,7 @@ def critical_path(simulation: Simulation) -> CriticalPath:
 
 
 def describe_path(simulation: Simulation, path: CriticalPath, *, most: int = 3) -> tuple[str, ...]:
-    """The critical path in a few lines: the links that hold it longest, and what is left.
-
-    Parameters
-    ----------
-    simulation : Simulation
-    path : CriticalPath
-        Of that simulation.
-    most : int
-        Links to name.
-    """
+    """Return the critical path in a few lines: the `most` links that hold it longest, and the rest."""
     graph = simulation.graph
     sends = [step for step in path.steps if step.resource >= 0]
     kinds = graph.program.operation_kind

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from fractions import Fraction
 
 import numpy as np
@@ -13,10 +14,9 @@ from treadle.engine import core, run_core
 from treadle.program.program import OperationKind
 from treadle.simulation.core_values import FluidArrays, FluidTimes
 from treadle.simulation.costs.message_prices import prices
-from treadle.simulation.deadlock import deadlock_error
 from treadle.simulation.result import Simulation
 from treadle.simulation.simulation_options import LatencyModel, SimulationOptions
-from treadle.simulation.tasks import Follows, TaskGraph
+from treadle.simulation.tasks import Follows, TaskGraph, deadlock_error
 
 _END, _START = 0, 1
 
@@ -24,28 +24,16 @@ _END, _START = 0, 1
 def simulate_fluid(graph: TaskGraph, size_bytes: int, options: SimulationOptions) -> Simulation:
     """Run a program whose messages flow over all links of their paths at a time.
 
-    Rates are max-min fair over links and capped hosts' ports, shared anew whenever a message starts or ends.
-    The slices of a send follow each other. A latency (links of the path and alpha) comes before the flow if
-    every message pays it, else after; it holds no link, but where every message pays, it keeps the next slice
-    of the same send waiting, and so does an occupancy. Sends are buffered from their start. A copy made at a
-    switch flows beside what brings its data and ends no earlier; a sum likewise, and what an operation's
-    group crosses besides.
+    Rates are max-min fair over links and ports of hosts with caps, and change whenever a message starts or
+    ends. The slices of a send follow each other. A latency (links of the path and alpha) comes before the
+    flow if every message pays it, else after. It holds no link, but if every message pays, it delays the next
+    slice of the same send, as an occupancy does. Sends are buffered from their start. A copy made at a switch
+    flows in parallel with the message that brings its data and ends no earlier; so do a sum, and the
+    crossings of a switch operation's group.
 
-    Parameters
-    ----------
-    graph : TaskGraph
-    size_bytes : int
-    options : SimulationOptions
-
-    Raises
-    ------
-    ScheduleError
-        If the program deadlocks.
-
-    Notes
-    -----
-    In doubles: relative errors of about 1e-12. O(k) per start or end for k messages under way; for networks
-    of many more than a thousand, use the other ways of sharing.
+    Raises ScheduleError if the program deadlocks. Uses doubles: relative errors are about 1e-12. A start or
+    end takes O(k) time for k messages under way, so use another sharing for networks of many more than a
+    thousand.
     """
     flow, flows = _flows(graph, size_bytes, options)
     n = len(flows.work)
@@ -79,7 +67,7 @@ def simulate_fluid(graph: TaskGraph, size_bytes: int, options: SimulationOptions
 
 
 def _flows(graph: TaskGraph, size_bytes: int, options: SimulationOptions) -> tuple[Int64Array, FluidArrays]:
-    """The flow of each task; the operations of a program as flows, then what is crossed aside."""
+    """Return the flow of each task, and the flows: first those of operations, then crossings aside."""
     program, priced = graph.program, prices(graph, options)
     of_task, chunks = _numbered(graph)
     n = len(chunks)
@@ -118,12 +106,12 @@ def _flows(graph: TaskGraph, size_bytes: int, options: SimulationOptions) -> tup
 
 
 def _numbered(graph: TaskGraph) -> tuple[Int64Array, Int64Array]:
-    """The flow of each task, and the chunks of each flow; what is crossed aside has a flow for each link."""
+    """Return the flow of each task, and the chunks of each flow; crossings have a flow for each link."""
     n = graph.program.n_operations
     of_task = graph.operation.copy()
     own = graph.program.count.copy()
     main = ~graph.is_aside
-    own[of_task[main]] = graph.chunks[main]  # of messages that are joined more than the operation's
+    own[of_task[main]] = graph.chunks[main]  # merged messages have more chunks than their operation
     aside = np.flatnonzero(graph.is_aside)
     if not aside.size:
         return of_task, own
@@ -140,43 +128,23 @@ def _numbered(graph: TaskGraph) -> tuple[Int64Array, Int64Array]:
     return of_task, chunks
 
 
-def _edges(
-    graph: TaskGraph, of_task: Int64Array, is_send: NDArray[np.bool_]
-) -> tuple[Int64Array, Int64Array, Int64Array]:
-    """Between flows: source, target, and whether the start of the source is enough."""
-    source = of_task[graph.edge_source]
-    target = of_task[graph.edge_target]
-    kind = graph.edge_kind
+def _edges(graph: TaskGraph, of_task: Int64Array, is_send: NDArray[np.bool_]) -> Int64Array:
+    """Return edges between flows, shape (3, edges): source, target, and `_START` if its start suffices."""
+    source, target, kind = of_task[graph.edge_source], of_task[graph.edge_target], graph.edge_kind
+    waits, delivers = kind == Follows.WAIT, kind == Follows.DELIVERY
     passes = (kind == Follows.HOP) & (source != target)
-    joins = list(zip(source[passes].tolist(), target[passes].tolist(), strict=True))
-    kept = (kind == Follows.WAIT) | (kind == Follows.DELIVERY) | passes
-    begins = passes | ((kind == Follows.WAIT) & is_send[source])
-    deliveries = dict(
-        zip(source[kind == Follows.DELIVERY].tolist(), target[kind == Follows.DELIVERY].tolist(), strict=True)
-    )
-    givers: dict[int, set[int]] = {}
-    for giver, taker in joins:
-        givers.setdefault(taker, set()).add(giver)
-    extra = [
-        (giver, receive)
-        for taker, receive in deliveries.items()
-        if taker in givers
-        for giver in sorted(_all_givers(givers, taker))
-    ]
-    more = np.array(extra, dtype=np.int64).reshape(-1, 2)
-    return (
-        np.concatenate([source[kept], more[:, 0]]).astype(np.int64),
-        np.concatenate([target[kept], more[:, 1]]).astype(np.int64),
-        np.concatenate([np.where(begins[kept], _START, _END), np.full(len(more), _END)]).astype(np.int64),
-    )
-
-
-def _all_givers(givers: dict[int, set[int]], taker: int) -> set[int]:
-    found: set[int] = set()
-    open_ = [taker]
-    while open_:
-        for giver in givers.get(open_.pop(), ()):
-            if giver not in found:
-                found.add(giver)
-                open_.append(giver)
-    return found
+    from_start = np.where(passes | (waits & is_send[source]), _START, _END)
+    edges = np.stack([source, target, from_start])[:, waits | delivers | passes]
+    givers: defaultdict[int, set[int]] = defaultdict(set)
+    for giver, taker in zip(source[passes].tolist(), target[passes].tolist(), strict=True):
+        givers[taker].add(giver)
+    # a receive also waits for all flows that pass data on to its message, directly or not
+    more: list[tuple[int, int, int]] = []
+    for taker, receive in dict(
+        zip(source[delivers].tolist(), target[delivers].tolist(), strict=True)
+    ).items():
+        before: set[int] = set()
+        while new := set().union(*(givers.get(one, ()) for one in before or {taker})) - before:
+            before |= new
+        more += [(giver, receive, _END) for giver in sorted(before)]
+    return np.concatenate([edges, np.array(more, dtype=np.int64).reshape(-1, 3).T], axis=1).astype(np.int64)

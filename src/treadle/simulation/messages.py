@@ -1,4 +1,4 @@
-"""Simulation message by message: links serve one at a time, slice by slice."""
+"""Simulation message by message: a link carries one at a time, slice by slice."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ from treadle.engine import core, run_core
 from treadle.errors import ScheduleError
 from treadle.simulation.clock import Clock, TimedGraph, timed_graph
 from treadle.simulation.core_values import TaskArrays, TaskTimes
-from treadle.simulation.deadlock import deadlock_error
 from treadle.simulation.result import Simulation
 from treadle.simulation.simulation_options import Sharing, SimulationOptions
-from treadle.simulation.tasks import TaskGraph
+from treadle.simulation.tasks import TaskGraph, deadlock_error
 
 _ARRIVAL, _SLICE = 0, 1
 _VIOLATED = 1
@@ -25,34 +24,18 @@ _NO_HORIZON = 2**63 - 1
 def simulate_messages(
     graph: TaskGraph, size_bytes: int, options: SimulationOptions, *, with_binding: bool = False
 ) -> Simulation:
-    """Run the tasks of a program on links that serve one message at a time.
+    """Run the tasks of a program on links that carry one message at a time (sharing FIFO or SLICE_ORDER).
 
-    A link (and a capped host's port) is never idle while a message waits for it. Whose turn it is
-    `options.sharing` says; where messages come at once, the one of the lowest slice, step and operation
-    number goes first. A message cuts through a switch or a host's port so that it never runs dry on the next
-    link: behind a slower one it starts late enough to pass at full rate, so that where a host's port is
-    slower than its links up to the time of a slice is lost. Links that become free at one time choose in the
-    order of their numbers.
+    A link, or the port of a host with a cap, is never idle while a message waits for it. `options.sharing`
+    decides which goes first; of messages that arrive together, the one of the lowest slice, step and
+    operation number does. A message cuts through a switch or a host's port so that it never runs dry on the
+    next link: behind a slower link it starts late enough to pass at full rate, so if a host's port is slower
+    than its links, up to the time of a slice is lost. Links that become free together choose in the order of
+    their numbers. `with_binding` records the task that each start waited for last.
 
-    Parameters
-    ----------
-    graph : TaskGraph
-    size_bytes : int
-    options : SimulationOptions
-        FIFO or SLICE_ORDER.
-    with_binding : bool
-        Keep what each task waited for.
-
-    Raises
-    ------
-    ScheduleError
-        If the program deadlocks, or takes longer than 63 bits can tell.
-
-    Notes
-    -----
-    Deterministic. Times are 64-bit numbers of ticks, of a length that measures all durations exactly if one
-    does (it does for the catalogue's fabrics at usual sizes); otherwise each duration is rounded to 2**-61 of
-    the time that all tasks would take one after the other. O(n log n) for n tasks.
+    Times are 64-bit numbers of ticks, exact if some tick divides all durations, as for the catalogue's
+    fabrics at usual sizes; otherwise each duration is rounded to 2**-61 of the sum of all durations. O(n log
+    n) for n tasks. Raises ScheduleError if the program deadlocks, or its time exceeds 63 bits.
     """
     timed = timed_graph(graph, size_bytes, options)
     status, times = _run(timed, options, with_binding)
@@ -78,27 +61,10 @@ def simulate_messages(
 def seconds_below(
     clock: Clock, size_bytes: int, options: SimulationOptions, limit_s: float = inf
 ) -> float | None:
-    """What `simulate_messages` has for the time; None as soon as that is certain to be no less than a limit.
+    """Return the time of `simulate_messages`, seconds; None once it is certain to reach a limit.
 
-    Parameters
-    ----------
-    clock : Clock
-        Of the graph under these options.
-    size_bytes : int
-    options : SimulationOptions
-        FIFO or SLICE_ORDER.
-    limit_s : float
-        Seconds, more than the launch.
-
-    Raises
-    ------
-    ScheduleError
-        As `simulate_messages`.
-
-    Notes
-    -----
-    A run is given up when the longest path behind a task that starts, or what its resource has still to
-    serve, ends at the limit or later (src/core/simulate/horizon.hpp). What is faster is simulated to its end.
+    A run stops when the longest path after a starting task, or the remaining work of its resource, ends at
+    the limit or later (src/core/simulate/horizon.hpp). The limit must exceed the launch.
     """
     timed = clock.at(size_bytes, options.slices)
     launch = Fraction(options.costs.launch_ns if options.costs else 0, 10**9)

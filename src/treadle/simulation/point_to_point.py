@@ -1,4 +1,4 @@
-"""What a plan that relies on in-network copies and sums is worth where every transfer is point to point."""
+"""Throughput of a plan with in-network multicast and aggregation if every transfer is point to point."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from treadle.topologies.topology import Topology
 @brief("n_sends", "algbw")
 @dataclass(frozen=True)
 class PointToPointGap:
-    """How far execution falls short of a plan where ranks do what the plan leaves to switches.
+    """Cost of executing a plan with ranks in place of switch operations.
 
     Parameters
     ----------
     n_sends : int
-        Sends that stand for a copy or a sum which the plan leaves to switches, and the execution does not.
+        Sends of a copy or a sum that switches do in the plan, and ranks in the execution.
     algbw : Fraction, optional
-        Asymptotic, bytes/s, of the same trees with these transfers from rank to rank: their paths of the
-        plan, completed to both ends along fewest links. A runtime may choose other routes. None: not known.
+        Algbw at large sizes, bytes/s, of the same trees with these transfers from rank to rank: the plan's
+        paths, extended to both ends along fewest links. A runtime may choose other routes. None if unknown.
 
     Examples
     --------
@@ -49,24 +49,17 @@ class PointToPointGap:
 def point_to_point_gap(
     topology: Topology, collective: Collective, program: Program, asked: Given = NOTHING_ASKED
 ) -> PointToPointGap | None:
-    """What point-to-point execution reaches, or None where the plan needs nothing more of the network.
+    """Return the result of point-to-point execution; None if the plan has no further switch operations.
 
-    Parameters
-    ----------
-    topology : Topology
-        The fabric that the program's paths are on.
-    collective : Collective
-    program : Program
-    asked : Asked, optional
-        What is left to switches all the same.
+    The copies and sums of `asked` stay in switches.
     """
-    served = _served(topology, program, asked)
-    found = set(in_network_sends(topology, program).tolist()) - served
+    in_switches = _in_switches(topology, program, asked)
+    found = set(in_network_sends(topology, program).tolist()) - in_switches
     if not found:
         return None
     if topology.injection_bytes_per_s.any():
         return PointToPointGap(len(found), None)
-    loads = _loads(topology, collective, program, served)
+    loads = _loads(topology, collective, program, in_switches)
     if loads is None:
         return PointToPointGap(len(found), None)
     rates = zip(topology.bandwidths[loads > 0].tolist(), loads[loads > 0].tolist(), strict=True)
@@ -74,31 +67,23 @@ def point_to_point_gap(
     return PointToPointGap(len(found), program.n_chunks * slowest)
 
 
-def _served(topology: Topology, program: Program, asked: Given) -> set[int]:
-    """Sends whose chunks are all copied, or summed, by the switch at which their path begins or ends."""
+def _in_switches(topology: Topology, program: Program, asked: Given) -> set[int]:
+    """Return sends whose chunks are all copied, or summed, by the switch where their path begins or ends."""
     found = set()
     for send in in_network_sends(topology, program).tolist() if asked.stores or asked.sums else ():
         rank, links = int(program.operation_rank[send]), program.links(int(program.path[send]))
         stores = int(topology.tails[links[0]]) != program.nodes[rank]
-        asker, chunks = (rank, asked.stores) if stores else (int(program.peer[send]), asked.sums)
+        trigger, chunks = (rank, asked.stores) if stores else (int(program.peer[send]), asked.sums)
         first = int(program.first[send])
-        if all((asker, chunk) in chunks for chunk in range(first, first + int(program.count[send]))):
+        if all((trigger, chunk) in chunks for chunk in range(first, first + int(program.count[send]))):
             found.add(send)
     return found
 
 
-def _add_operations(topology: Topology, program: Program, served: set[int], loads: Int64Array) -> None:
-    """What the groups of served operations cross besides paths."""
-    joins = network_joins(topology, program, match_messages(program))
-    mine = [join for join in joins if join.giver in served or join.taker in served]
-    for crossing in group_crossings(topology, program, mine):
-        loads[crossing.link] += crossing.chunks
-
-
 def _loads(
-    topology: Topology, collective: Collective, program: Program, served: set[int]
+    topology: Topology, collective: Collective, program: Program, in_switches: set[int]
 ) -> Int64Array | None:
-    """Chunks over each link, shape (m,); None if some path cannot be completed."""
+    """Return the chunks over each link, shape (m,); None if some path cannot be extended."""
     relays = {*topology.switches.tolist(), *collective.forwarders}
     links_out: list[list[int]] = [[] for _ in range(topology.n_nodes)]
     tails, heads = topology.tails.tolist(), topology.heads.tolist()
@@ -107,7 +92,7 @@ def _loads(
 
     @cache
     def route(start: int, end: int) -> tuple[int, ...] | None:
-        """Fewest links from one node to another, through switches and forwarders only."""
+        """Return fewest links from one node to another, through switches and forwarding nodes only."""
         into: dict[int, int] = {start: -1}
         queue = deque([start])
         while queue and end not in into:
@@ -128,15 +113,18 @@ def _loads(
     senders, peers = program.nodes[program.operation_rank].tolist(), program.nodes[program.peer].tolist()
     for send in np.flatnonzero(program.operation_kind == OperationKind.SEND).tolist():
         path = int(program.path[send])
-        links = program.path_links[program.path_offset[path] : program.path_offset[path + 1]].tolist()
+        links = program.links(path).tolist()
         before: tuple[int, ...] | None = ()
         after: tuple[int, ...] | None = ()
-        if send not in served:
+        if send not in in_switches:
             before, after = route(senders[send], tails[links[0]]), route(heads[links[-1]], peers[send])
         if before is None or after is None:
             return None
         for link in (*before, *links, *after):
             loads[link] += int(program.count[send])
-    if served:
-        _add_operations(topology, program, served, loads)
+    if in_switches:
+        joins = network_joins(topology, program, match_messages(program))
+        own = [join for join in joins if join.giver in in_switches or join.taker in in_switches]
+        for crossing in group_crossings(topology, program, own):
+            loads[crossing.link] += crossing.chunks
     return loads

@@ -1,4 +1,4 @@
-"""What a simulation found."""
+"""Result of a simulation."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from treadle.simulation.tasks import TaskGraph
 @brief("graph", "size_bytes", "is_exact")
 @dataclass(frozen=True, eq=False)
 class Simulation:
-    """A program's course on a fabric at one size.
+    """Times of a program's tasks on a fabric at one size.
 
     Parameters
     ----------
@@ -32,16 +32,16 @@ class Simulation:
     finish : int
         End of the last task and of the latency after it.
     last : int
-        Number of a task that ends last: slice * tasks + task.
+        A task that ends last: slice * tasks + task.
     start : array of int64, shape (slices, tasks)
-        When each task began.
+        Start of each task.
     held : array of int64, shape (tasks,) or (slices, tasks)
-        For how long.
+        Duration of each task.
     busy : array of int64, shape (resources,)
-        For how long each link, and each capped host's port, was busy: under fair sharing, as if with one
-        message at a time.
+        Busy time of each link and each port of a host with a cap; under fair sharing, as if messages came one
+        at a time.
     binding : array of int64, shape (slices, tasks), or (0, 0)
-        Number of the task that each start waited for last, -1 for none; empty unless it was kept.
+        The task that each start waited for last, -1 for none; empty unless it was recorded.
 
     Examples
     --------
@@ -96,14 +96,13 @@ class Simulation:
 
     @property
     def end(self) -> Int64Array:
-        """When each task ended, shape (slices, tasks)."""
+        """End of each task, shape (slices, tasks)."""
         return self.start + self.held
 
     def operation_spans(self) -> tuple[Int64Array, Int64Array]:
-        """First start and last end of each operation of the program, ticks, shape (operations,) each.
+        """Return the first start and last end of each operation, ticks, shape (operations,) each.
 
-        A send ends when its last byte has left the last link of its path; latencies that delay a message
-        without holding a link come after.
+        A send ends when its last byte has left the last link of its path, before latencies that hold no link.
         """
         n, own = self.graph.program.n_operations, ~self.graph.is_aside
         begin = np.full(n, np.iinfo(np.int64).max, dtype=np.int64)

@@ -1,4 +1,4 @@
-"""What a schedule asks of a fabric: of all ranks, or of one box where all boxes do the same."""
+"""Task graph of a schedule: of all ranks, or of one box if all boxes do the same."""
 
 from __future__ import annotations
 
@@ -13,33 +13,18 @@ from treadle.simulation.tasks import TaskGraph, task_graph
 from treadle.topologies.topology import Topology
 
 MOST_WHOLE = 512
-"""Ranks up to which all of them are simulated. A thousand have a million messages: a graph takes a minute."""
+"""Most ranks that are all simulated. A thousand have a million messages, whose graph takes a minute."""
 
 
 def schedule_graph(
     topology: Topology, collective: Collective, schedule: Schedule, *, may_be_whole: bool = True
 ) -> TaskGraph:
-    """Tasks of all ranks; of trees on more than `MOST_WHOLE` ranks those of one box, if all do the same.
+    """Return the tasks of a verified schedule.
 
-    Parameters
-    ----------
-    topology : Topology
-    collective : Collective
-    schedule : Schedule
-        Verified.
-    may_be_whole : bool
-        Also of trees on so many ranks of which one box does not stand for all.
-
-    Raises
-    ------
-    ScheduleError
-        If they have to be whole and may not; as `lower_groups`.
-
-    Notes
-    -----
-    Tasks of one box on links that stand for those of all (`program.trees.box_program`) take as long as all
-    tasks on all links: what happens in one box happens in each at the same time, if links choose alike
-    between messages that come at once.
+    For trees on more than `MOST_WHOLE` ranks, these are the tasks of one box if all boxes do the same. They
+    take as long as all tasks (`program.trees.box_program`), because the same happens in each box at the same
+    time, if links choose equally between messages that arrive together. If boxes differ, all ranks' tasks are
+    returned, or ScheduleError is raised if not `may_be_whole`.
     """
     if collective.n_ranks > MOST_WHOLE and isinstance(schedule, ForestSchedule | FactoredSchedule):
         box = lower_box(topology, collective, schedule)

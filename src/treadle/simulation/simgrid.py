@@ -1,6 +1,6 @@
-"""The same programs under SimGrid: MPI processes of the C interpreter on a simulated platform (SMPI).
+"""Simulation of programs by SimGrid: MPI processes of the C interpreter on a simulated platform (SMPI).
 
-An outside referee: SimGrid shares no code with Treadle, and runs the messages that MPI runs.
+A cross-check: SimGrid shares no code with Treadle, and runs the messages that MPI runs.
 """
 
 from __future__ import annotations
@@ -44,22 +44,22 @@ MODEL = (
 """Latency + bytes / bandwidth, and max-min fair sharing; no costs of a protocol or of computing."""
 
 _WIDER = 16
-"""Links that stand for none are so much faster than the fastest; much more costs SimGrid precision."""
+"""Links without a counterpart are this much faster than the fastest; more would cost SimGrid precision."""
 
 _STOP_S = 10.0
-"""Time in which killed processes have to let go of their pipes."""
+"""Time for killed processes to close their pipes."""
 
 
 @dataclass(frozen=True)
 class SimGridTime:
-    """What SimGrid says of a size.
+    """SimGrid's result for a size.
 
     Parameters
     ----------
     size_bytes : int
-        Rounded down to whole elements of 4 bytes.
+        Rounded down to a multiple of 4 bytes.
     time_s : float
-        Simulated, of the slowest rank.
+        Simulated time of the slowest rank.
     wrong : int
         Elements of all ranks that differ from the collective's definition: SMPI moves real data.
     """
@@ -70,7 +70,7 @@ class SimGridTime:
 
 
 def find_simgrid() -> MpiInstallation:
-    """SMPI's compiler wrapper and launcher on the PATH; MissingDependencyError if there is none."""
+    """Return SMPI's compiler wrapper and launcher on the PATH; MissingDependencyError if they are missing."""
     found = [shutil.which(name) for name in ("smpicc", "smpirun")]
     if found[0] is None or found[1] is None:
         raise MissingDependencyError(
@@ -81,27 +81,11 @@ def find_simgrid() -> MpiInstallation:
 
 
 def platform_xml(topology: Topology, program: OperationLists, *, alpha_ns: int = 0) -> str:
-    """The fabric as a SimGrid platform: a host for each rank, and the program's paths as routes.
+    """Return the fabric as a SimGrid platform (XML): a host for each rank, and the program's paths as routes.
 
-    Parameters
-    ----------
-    topology : Topology
-    program : OperationLists
-        Its sends name their paths.
-    alpha_ns : int
-        Latency of every message on top of the links'.
-
-    Returns
-    -------
-    str
-        XML. Pairs of ranks that the program never uses are joined by a link of their own, for MPI's
-        housekeeping.
-
-    Raises
-    ------
-    InfeasibleError
-        If two messages between the same ranks take different paths, of which SimGrid has one, or a path
-        begins or ends at a switch.
+    Pairs of ranks that the program never uses are joined by a separate link, for MPI's own messages.
+    `alpha_ns` is added to the latency of every message. Raises InfeasibleError if messages between two ranks
+    take different paths, or a path begins or ends at a switch.
     """
     routes = _routes(topology, program)
     n = program.n_ranks
@@ -171,7 +155,7 @@ def simulate_with_simgrid(
     limit_s: float = 120.0,
     text: str | None = None,
 ) -> list[SimGridTime]:
-    """Run a program's messages in SimGrid, with real data, and read the simulated time.
+    """Run a program's messages in SimGrid, with real data, and return the simulated times.
 
     Parameters
     ----------
@@ -182,14 +166,14 @@ def simulate_with_simgrid(
     alpha_ns : int
         Latency of every message, nanoseconds.
     limit_s : float
-        Wall-clock seconds after which it is stopped.
+        Wall-clock seconds after which SimGrid is stopped.
     text : str, optional
-        What the processes run; default the text of the program or of all groups'.
+        Program file of the processes; default that of `program`.
 
     Raises
     ------
     ScheduleError
-        If SimGrid finds a deadlock (it says so in its log and exits with 0), or fails.
+        If SimGrid finds a deadlock (it logs that and exits with 0), or fails.
     MissingDependencyError
         Without SimGrid or a C compiler.
     """
@@ -218,7 +202,7 @@ def simulate_with_simgrid(
 
 
 def _run(command: list[str], environment: dict[str, str], limit_s: float) -> tuple[str, str]:
-    """Standard output and error; whatever was started is gone afterwards."""
+    """Return standard output and error; all started processes are killed afterwards."""
     process = subprocess.Popen(
         command,
         env=environment,
@@ -243,12 +227,12 @@ def _run(command: list[str], environment: dict[str, str], limit_s: float) -> tup
 def _times(out: str, log: str, n_sizes: int) -> list[SimGridTime]:
     lines = [line.strip() for line in f"{log}\n{out}".splitlines() if line.strip()]
     own = [line for line in lines if line.startswith("treadle: interpreter")]
-    if own:  # it ends all ranks, which SimGrid then calls a deadlock, too
+    if own:  # the interpreter ends all ranks, which SimGrid then reports as a deadlock, too
         raise ScheduleError(f"SimGrid: {own[0][:300]}")
     if any("deadlock" in line.lower() for line in lines):
         raise ScheduleError("SimGrid: deadlock: some ranks wait for messages that never come")
     rows = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
     if len(rows) != n_sizes:
-        telling = [line for line in lines if "rror" in line] or lines or ["it said nothing"]
+        telling = [line for line in lines if "rror" in line] or lines or ["no output"]
         raise ScheduleError(f"SimGrid: {len(rows)} of {n_sizes} sizes were simulated: {telling[0][:300]}")
     return [SimGridTime(row["size_bytes"], min(row["times_s"]), row["wrong"]) for row in rows]

@@ -1,4 +1,4 @@
-"""Simulation of a program at a size, by the chosen model."""
+"""Simulation of a program at a size, under the chosen sharing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from treadle.simulation.simulation_options import Sharing, SimulationOptions
 from treadle.simulation.tasks import TaskGraph
 
 MAX_TASKS = 2**24
-"""Of all slices: about 40 bytes and half a microsecond each."""
+"""Largest number of tasks of all slices: about 40 bytes and half a microsecond each."""
 
 
 def simulate_graph(
@@ -21,12 +21,12 @@ def simulate_graph(
     Parameters
     ----------
     graph : TaskGraph
-        Of the program on the fabric that it was lowered for.
+        Tasks of the program on the fabric that it was lowered for.
     size_bytes : int
         The larger per-rank buffer.
     options : SimulationOptions
     with_binding : bool
-        Keep what `critical_path` needs; not under fair sharing.
+        Record waits for `critical_path`; not under fair sharing.
 
     Raises
     ------

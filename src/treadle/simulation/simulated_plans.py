@@ -1,4 +1,4 @@
-"""Plans simulated on the fabrics that they were made for."""
+"""Simulation of plans on their fabrics."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from treadle.simulation.simulation_options import Sharing as Sharing
 from treadle.simulation.simulation_options import SimulationOptions as SimulationOptions
 from treadle.simulation.size_bounds.problem_bounds import size_bounds
 from treadle.simulation.size_bounds.size_certificate import SizeBound
-from treadle.simulation.slice_limits import SliceLimit as SliceLimit
+from treadle.simulation.slice_search import SliceLimit as SliceLimit
 from treadle.simulation.tasks import TaskGraph
 from treadle.simulation.trace import simulation_trace as simulation_trace
 from treadle.simulation.utilization_drawing import draw_utilization as draw_utilization
@@ -56,21 +56,22 @@ class SimulatedRow:
         The time is exactly the model's, not rounded.
     algbw_bytes_per_s, busbw_bytes_per_s : float
     efficiency : float, optional
-        The bound of this size over the time; None where no bound is known.
+        The time lower bound of this size over the time; None without a bound.
     alpha_beta : Fraction, optional
-        Seconds by the alpha-beta formula of the schedule; None for messages that are of no schedule of ours.
+        Seconds by the alpha-beta formula of the schedule; None for programs without a schedule.
     busiest : str
-        The link that is busy for longest.
+        The link with the longest busy time.
     utilisation : float
-        The share of the time for which it is.
+        Busy time of that link over the time.
     transfers : int
         Messages over links, every link and slice counted.
     slice_limit : SliceLimit, optional
-        What ended the search for a number of slices; None where more had not helped, or none was looked for.
+        Limit that ended the search for a number of slices; None if more slices did not help, or without a
+        search.
     protocol : str
-        That carries the messages, of a cost model's; empty without one.
+        Protocol of the cost model that carries the messages; empty without a model.
     bound : SizeBound, optional
-        The time before which no schedule of this size ends.
+        The time lower bound of this size.
 
     Examples
     --------
@@ -100,13 +101,13 @@ class SimulatedRow:
 @brief("last.graph.topology", "rows")
 @dataclass(frozen=True)
 class SimulationRun(Tabular):
-    """Rows by size, and the whole simulation of the last size.
+    """Rows by size, and the full simulation of the last size.
 
     Parameters
     ----------
     rows : tuple of SimulatedRow
     last : Simulation
-        For traces and the critical path.
+        Source of traces and the critical path.
 
     Examples
     --------
@@ -120,7 +121,7 @@ class SimulationRun(Tabular):
     last: Simulation
 
     def records(self) -> list[dict[str, Cell]]:
-        """A row for each size."""
+        """Return a row for each size."""
         return [
             plain_row(
                 {
@@ -141,17 +142,9 @@ class SimulationRun(Tabular):
 
 @dataclass(frozen=True, eq=False)
 class SimulatedSubject:
-    """What is simulated, of a plan or of nobody's.
+    """A program to simulate (for groups: all programs together), with its schedule if there is one.
 
-    Parameters
-    ----------
-    problem : Problem
-    graph : TaskGraph
-        Of its program; of those of all groups together.
-    schedule : Schedule, optional
-        What it was made of.
-    witness : Witness, optional
-        Of the most that any schedule reaches.
+    The certificate is that of the upper bound on algbw.
     """
 
     problem: Problem
@@ -161,11 +154,11 @@ class SimulatedSubject:
 
 
 SizedParts = Iterable[tuple[SimulatedSubject, list[int]]]
-"""What serves which sizes, by their places in a list."""
+"""Subjects, and the indices of the sizes that each is simulated at."""
 
 
 def plan_parts(plan: Plan, sizes: Sequence[int]) -> SizedParts:
-    """Yield the schedules of a plan that serve some sizes."""
+    """Yield the schedules of a plan that apply to some sizes."""
     problem = Problem(plan.topology, plan.collective)
     for entry, places in serving(plan.entries, sizes):
         graph = schedule_graph(plan.topology, plan.collective, entry.schedule)
@@ -182,7 +175,7 @@ def simulate_parts(
     on_row: Callable[[SimulatedRow], None] | None = None,
     progress: Progress | None = None,
 ) -> SimulationRun:
-    """Simulate what serves each size; see `treadle.simulate`."""
+    """Simulate the subject of each size; see `treadle.simulate`."""
     found: dict[int, tuple[SimulatedRow, Simulation]] = {}
     for subject, places in parts:
         runs = simulated(
@@ -221,20 +214,9 @@ def simulated(
     bounds: Sequence[SizeBound] | None = None,
     progress: Progress | None = None,
 ) -> Iterator[tuple[SimulatedRow, Simulation]]:
-    """A row and its simulation for each size; see `simulate`.
+    """Yield a row and its simulation for each size; see `simulate`. The caller has verified the subject.
 
-    Parameters
-    ----------
-    subject : SimulatedSubject
-        Verified by the caller.
-    sizes, options, auto_slices, progress
-        See `simulate`.
-    most_tasks : int, optional
-        Of one trial of a number of slices; see `simulation.slice_search`.
-    cost_model : CostModel, optional
-        In place of the options' alpha.
-    bounds : sequence of SizeBound, optional
-        Of the sizes, where they are known; else they are found from the subject's witness.
+    Without `bounds` of the sizes, these are computed from the subject's certificate.
     """
     if bounds is None and subject.witness is not None:
         bounds = size_bounds(subject.problem, subject.witness, sizes, options=options, cost_model=cost_model)
@@ -253,7 +235,7 @@ def simulated(
 
 
 def _formula(subject: SimulatedSubject, options: SimulationOptions) -> Callable[[int], Fraction] | None:
-    """Seconds by size by the alpha-beta formula, messages priced by their links; None without a schedule."""
+    """Return the alpha-beta time, seconds, as a function of the size; None without a schedule."""
     if subject.schedule is None:
         return None
     topology, collective, costs = subject.problem.topology, subject.problem.collective, options.costs
@@ -294,7 +276,7 @@ def _row(
 
 
 def critical_path_lines(simulation: Simulation) -> tuple[str, ...]:
-    """What bounds a simulation's time, in a few lines; under fair sharing nothing: no message waits.
+    """Return the critical path in a few lines; none under fair sharing, where no message waits.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Simulated times over a range of sizes, each with a good number of slices."""
+"""Simulation of a range of sizes, each with its best number of slices."""
 
 from __future__ import annotations
 
@@ -10,20 +10,15 @@ from treadle.simulation.costs.message_prices import protocol_options
 from treadle.simulation.result import Simulation
 from treadle.simulation.simulate import simulate_graph
 from treadle.simulation.simulation_options import SimulationOptions
-from treadle.simulation.slice_limits import MAX_AUTO_TASKS, SliceLimit, slice_limit
-from treadle.simulation.slice_search import SliceSearch
+from treadle.simulation.slice_search import MAX_AUTO_TASKS, SliceLimit, SliceSearch, slice_limit
 from treadle.simulation.tasks import TaskGraph
 
 
 @dataclass(frozen=True)
 class SizedSimulation:
-    """The simulation of one size.
+    """The simulation of one size, and the limit that ended the search for a number of slices.
 
-    Parameters
-    ----------
-    simulation : Simulation
-    limit : SliceLimit, optional
-        What ended the search for a number of slices; None where more had not helped, or none were looked for.
+    The limit is None if more slices did not help, or without a search.
     """
 
     simulation: Simulation
@@ -39,66 +34,44 @@ def simulate_sizes(
     most_tasks: int | None = None,
     cost_model: CostModel | None = None,
 ) -> Iterator[SizedSimulation]:
-    """Simulate sizes one after another.
+    """Simulate sizes (bytes of the larger per-rank buffer) in order.
 
     Parameters
     ----------
-    graph : TaskGraph
-        From `task_graph`.
-    sizes : sequence of int
-        Bytes of the larger per-rank buffer.
-    options : SimulationOptions
     auto_slices : bool
-        Take the best number of slices that `SliceSearch` finds, in place of the options'.
+        Use the best number of slices that `SliceSearch` finds, not the options'.
     most_tasks : int, optional
-        Of one trial; default `MAX_AUTO_TASKS`.
+        Largest number of tasks of a trial; default `MAX_AUTO_TASKS`.
     cost_model : CostModel, optional
-        What messages cost, in place of the options' alpha; each size by the protocol that is fastest, of
-        those the first.
+        Replaces the options' alpha; each size uses the fastest protocol, the first of equally fast ones.
 
     Raises
     ------
     ScheduleError
-        If a program deadlocks, or the options have latencies beside a cost model.
-
-    Yields
-    ------
-    SizedSimulation
-        For each size, in order.
+        If a program deadlocks, or both the options and a cost model have latencies.
     """
     variants = protocol_options(options, cost_model)
     most_tasks = MAX_AUTO_TASKS if most_tasks is None else most_tasks
     search = SliceSearch(graph, variants, most_tasks)
     for size in sizes:
-        if auto_slices:
-            yield _searched(search, size, most_tasks)
+        if not auto_slices:
+            found = [simulate_graph(graph, size, variant) for variant in variants]
+            yield SizedSimulation(min(found, key=lambda one: one.time))
             continue
-        found = [simulate_graph(graph, size, variant) for variant in variants]
-        yield SizedSimulation(min(found, key=lambda one: one.time))
+        best = search.fastest(size)
+        assert best is not None
+        tasks, variant = search.graphs[best.form], variants[best.protocol]
+        simulation = simulate_graph(tasks, size, replace(variant, slices=best.slices))
+        # more slices were limited if this holds for twice or four times as many
+        doubled = (slice_limit(tasks, size, variant, best.slices * more, most_tasks) for more in (2, 4))
+        yield SizedSimulation(simulation, next((limit for limit in doubled if limit is not None), None))
 
 
 def best_slices(
     graph: TaskGraph, size_bytes: int, options: SimulationOptions, *, most_tasks: int | None = None
 ) -> SizedSimulation:
-    """The fastest of 1, 2, 4, ... slices, messages of a step one by one or as one; see `SliceSearch.fastest`.
+    """Return the fastest of 1, 2, 4, ... slices, with separate or merged messages; see `SliceSearch.fastest`.
 
-    Parameters
-    ----------
-    graph : TaskGraph
-    size_bytes : int
-    options : SimulationOptions
-    most_tasks : int, optional
-        Of one trial; default `MAX_AUTO_TASKS`. One slice is always tried.
+    A trial has at most `most_tasks` tasks (default `MAX_AUTO_TASKS`), but one slice is always tried.
     """
-    most_tasks = MAX_AUTO_TASKS if most_tasks is None else most_tasks
-    return _searched(SliceSearch(graph, (options,), most_tasks), size_bytes, most_tasks)
-
-
-def _searched(search: SliceSearch, size_bytes: int, most_tasks: int) -> SizedSimulation:
-    """The simulation of the fastest trial, and what kept more slices from being tried, if they might help."""
-    best = search.fastest(size_bytes)
-    assert best is not None
-    tasks, options = search.graphs[best.form], search.variants[best.protocol]
-    simulation = simulate_graph(tasks, size_bytes, replace(options, slices=best.slices))
-    doubled = [slice_limit(tasks, size_bytes, options, best.slices * more, most_tasks) for more in (2, 4)]
-    return SizedSimulation(simulation, next((limit for limit in doubled if limit is not None), None))
+    return next(simulate_sizes(graph, [size_bytes], options, auto_slices=True, most_tasks=most_tasks))

@@ -1,4 +1,4 @@
-"""What the simulation assumes of the network; every assumption is a choice."""
+"""Assumptions of the simulation about the network; each can be chosen."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from treadle.simulation.costs.cost_model import Protocol
 _MAX_ALPHA_NS = 10**12
 
 LEAST_SLICE_BYTES = 4096
-"""A message of InfiniBand's largest MTU is one packet, so thinner slices would follow nothing."""
+"""InfiniBand's largest MTU: a smaller message is one packet, so thinner slices would not pipeline further."""
 
 
 class LatencyModel(StrEnum):
-    """Who pays latencies, spelt as on the command line.
+    """Effect of latencies, spelt as on the command line.
 
     Examples
     --------
@@ -33,7 +33,7 @@ class LatencyModel(StrEnum):
 
 
 class Forwarding(StrEnum):
-    """How messages pass switches and forwarders, spelt as on the command line.
+    """Forwarding of messages by switches and forwarding nodes, spelt as on the command line.
 
     Examples
     --------
@@ -43,13 +43,13 @@ class Forwarding(StrEnum):
     """
 
     CUT_THROUGH = "cut-through"
-    """A message leaves while it still arrives; it never runs dry, so a link is busy for its own time only."""
+    """A message leaves while it still arrives. It never runs dry, so a link is busy for its own time only."""
     STORE_AND_FORWARD = "store-and-forward"
     """A message leaves after it has arrived."""
 
 
 class Sharing(StrEnum):
-    """How messages share a link, spelt as on the command line.
+    """Sharing of a link by messages, spelt as on the command line.
 
     Examples
     --------
@@ -59,37 +59,37 @@ class Sharing(StrEnum):
     """
 
     FIFO = "fifo"
-    """One after another, in the order in which they come to the link."""
+    """One after another, in the order of arrival at the link."""
     SLICE_ORDER = "slice-order"
     """One after another; of those that wait, the one of the lowest slice, then of the earliest step, goes
-    first: as where a runtime works through the whole program slice by slice."""
+    first, as in a runtime that executes the entire program slice by slice."""
     FAIR = "fair"
-    """All at once, with max-min fair rates, as fluids that flow over all links of their paths at a time."""
+    """Concurrently, with max-min fair rates, as fluids that flow over all links of their paths."""
 
 
 @brief("slices", "alpha_ns", "costs.name", "latency_model", "forwarding", "sharing")
 @dataclass(frozen=True)
 class SimulationOptions:
-    """The model.
+    """Options of a simulation.
 
     Parameters
     ----------
     slices : int
-        Equal parts that every operation of the program is cut into; part i of an operation waits for part i
-        of those that it depends on, so that parts follow each other through the network.
+        Equal parts of every operation of the program. Part i of an operation waits for part i of its
+        dependences, so parts pipeline through the network.
     alpha_ns : int
-        Software latency of every send, nanoseconds, on top of the latencies of the fabric's links.
+        Software latency of every send, nanoseconds, added to the latencies of the fabric's links.
     latency_model : LatencyModel
     forwarding : Forwarding
-        Of no effect under fair sharing, where messages are fluids.
+        Has no effect under fair sharing, where messages are fluids.
     sharing : Sharing
     reduction_bytes_per_s : int
-        Speed at which a rank adds what has come to what it has; 0: no time is counted for it.
+        Speed at which a rank adds received data to its own; 0: additions take no time.
     least_slice_bytes : int
-        Where a number of slices is looked for, none is tried that cuts some message into smaller parts. What
-        the program itself sends is sent, however small.
+        A search for a number of slices tries none that cuts a message into smaller parts. The program's own
+        messages may be smaller.
     costs : Protocol, optional
-        What messages cost by class of link, in place of alpha: a protocol of a cost model.
+        A cost model's protocol, with the costs of messages by class of link; replaces alpha.
 
     Raises
     ------
@@ -119,7 +119,7 @@ class SimulationOptions:
             raise ScheduleError(f"simulation: alpha {self.alpha_ns} ns, expected 0 to {_MAX_ALPHA_NS}")
         if self.costs is not None and self.alpha_ns:
             raise ScheduleError(
-                f"simulation: alpha {self.alpha_ns} ns beside costs of {self.costs.name}, expected one"
+                f"simulation: both alpha {self.alpha_ns} ns and costs of {self.costs.name}; use one of them"
             )
         if not 0 <= self.reduction_bytes_per_s < 2**63:
             raise ScheduleError(

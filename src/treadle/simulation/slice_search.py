@@ -1,9 +1,10 @@
-"""The best number of slices, protocol and form of messages at a size: the one search of all commands."""
+"""Search for the best number of slices, protocol and form of messages at a size, for all commands."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from functools import cached_property
 from math import inf, isqrt, log2, nextafter
 
@@ -16,21 +17,64 @@ from treadle.simulation.costs.message_prices import prices
 from treadle.simulation.messages import seconds_below
 from treadle.simulation.simulate import simulate_graph
 from treadle.simulation.simulation_options import LatencyModel, Sharing, SimulationOptions
-from treadle.simulation.slice_limits import MAX_AUTO_SLICES, slices_at_most
 from treadle.simulation.tasks import TaskGraph
+
+MAX_AUTO_SLICES = 64
+MAX_AUTO_TASKS = 2**19
+"""Largest number of tasks of a trial: a few tenths of a second of CPU time."""
+
+
+class SliceLimit(StrEnum):
+    """Limit that kept more slices from being tried, though one more doubling might have helped.
+
+    Examples
+    --------
+    >>> from treadle import planning
+    >>> [one.value for one in planning.SliceLimit]
+    ['least slice', 'most slices', 'messages']
+    """
+
+    LEAST_SLICE = "least slice"
+    """The smallest message would be cut into parts below `least_slice_bytes`."""
+    MOST_SLICES = "most slices"
+    """`MAX_AUTO_SLICES`."""
+    MESSAGES = "messages"
+    """`MAX_AUTO_TASKS`: a trial would take too long."""
+
+
+def slices_at_most(
+    graph: TaskGraph, size_bytes: int, options: SimulationOptions, most_tasks: int | None = None
+) -> int:
+    """Return the most slices, a power of two, that a trial at a size may have; see `slice_limit`."""
+    slices, most = 1, MAX_AUTO_TASKS if most_tasks is None else most_tasks
+    while slice_limit(graph, size_bytes, options, 2 * slices, most) is None:
+        slices *= 2
+    return slices
+
+
+def slice_limit(
+    graph: TaskGraph, size_bytes: int, options: SimulationOptions, slices: int, most_tasks: int
+) -> SliceLimit | None:
+    """Return the limit that a number of slices (a power of two) exceeds, if any."""
+    smallest = int(graph.chunks[graph.resource >= 0].min(initial=graph.program.n_chunks))
+    if smallest * size_bytes < options.least_slice_bytes * slices * graph.program.n_chunks:
+        return SliceLimit.LEAST_SLICE
+    if slices > MAX_AUTO_SLICES:
+        return SliceLimit.MOST_SLICES
+    return SliceLimit.MESSAGES if slices * graph.n_tasks > most_tasks else None
 
 
 @dataclass(frozen=True)
 class Trial:
-    """A way to run a program at a size, and what it took.
+    """A choice of slices, protocol and form for a size, and its time.
 
     Parameters
     ----------
     slices : int
     protocol : int
-        Place among the variants of the options.
+        Index of the variant of the options.
     form : int
-        0: messages one by one; 1: those of a step from a rank to another as one.
+        0: separate messages; 1: those of a step from a rank to another are merged.
     seconds : float
     """
 
@@ -40,9 +84,9 @@ class Trial:
     seconds: float = inf
 
     def bar(self, other: Trial) -> float:
-        """What another has to be below to be taken instead."""
-        mine, its = (self.slices, self.protocol, self.form), (other.slices, other.protocol, other.form)
-        return self.seconds if mine < its else nextafter(self.seconds, inf)
+        """Return the time below which another trial is better; of equal times, the first choice wins."""
+        own, its = (self.slices, self.protocol, self.form), (other.slices, other.protocol, other.form)
+        return self.seconds if own < its else nextafter(self.seconds, inf)
 
 
 class SliceSearch:
@@ -52,14 +96,9 @@ class SliceSearch:
     ----------
     graph : TaskGraph
     variants : sequence of SimulationOptions
-        Of each protocol; their number of slices does not matter.
+        One for each protocol; their number of slices does not matter.
     most_tasks : int
-        Of one trial.
-
-    Notes
-    -----
-    Forms are two where messages hold links for a time of their own and some step has several from a rank to
-    another (`TaskGraph.coalesced`), else one.
+        Largest number of tasks of a trial.
     """
 
     def __init__(self, graph: TaskGraph, variants: Sequence[SimulationOptions], most_tasks: int) -> None:
@@ -67,7 +106,7 @@ class SliceSearch:
 
     @cached_property
     def graphs(self) -> tuple[TaskGraph, ...]:
-        """The program's tasks, by form."""
+        """Tasks of the program by form; two if merging may save time on links (`TaskGraph.coalesced`)."""
         holds_links = any(  # for a time that does not depend on a message's size
             one.latency_model is LatencyModel.PER_MESSAGE
             or (one.costs is not None and any(one.costs.of(kind).occupancy_ns for kind in CLASSES))
@@ -79,35 +118,27 @@ class SliceSearch:
 
     @cached_property
     def _loads(self) -> tuple[tuple[_Loads, ...], ...]:
-        """What links have to carry, by form and by protocol."""
+        """Loads of links, by form and by protocol."""
         return tuple(tuple(_loads_of(graph, options) for options in self.variants) for graph in self.graphs)
 
     @cached_property
     def _clocks(self) -> tuple[tuple[Clock, ...], ...]:
-        """Costs of tasks, likewise."""
+        """Costs of tasks, by form and by protocol."""
         return tuple(tuple(Clock(graph, options) for options in self.variants) for graph in self.graphs)
 
     def floor(self, size_bytes: int) -> float:
-        """Seconds that the busiest link takes at least."""
+        """Return a lower bound on the busiest link's time, seconds."""
         return min(loads.busy(size_bytes) for loads in self._loads[-1])
 
     def fastest(self, size_bytes: int, limit_s: float = inf, *, near: Sequence[int] = ()) -> Trial | None:
-        """The fastest of all trials at a size if it is below a limit, else None.
+        """Return the fastest of all trials at a size if it is below a limit, else None.
 
-        Parameters
-        ----------
-        size_bytes : int
-        limit_s : float
-            Seconds.
-        near : sequence of int
-            Slices that were best at sizes around, with the form in the sign: negative, as one. They decide
-            what is tried first and nothing else.
+        Tries all powers of two as numbers of slices, all protocols and forms. A trial whose links alone take
+        as long as the best so far is skipped, and a simulation ends once it cannot beat it. Of equal times
+        the fewest slices win, then the first protocol, then separate messages.
 
-        Notes
-        -----
-        All powers of two are tried as numbers of slices, all protocols and forms; what its links alone keep
-        as long as the best so far is not simulated, and simulations end when they cannot beat it. Of equal
-        times the fewest slices count, then the first protocol, then messages one by one.
+        `near` are the best slices at neighbouring sizes, negative if messages were merged. They only decide
+        what is tried first.
         """
         best: Trial | None = None
         for trial in self._in_order(size_bytes, near):
@@ -125,7 +156,7 @@ class SliceSearch:
         return best
 
     def _in_order(self, size_bytes: int, near: Sequence[int]) -> list[Trial]:
-        """What may be tried at a size: first what is like the best of the sizes around."""
+        """Return the possible trials at a size, first those similar to the best at neighbouring sizes."""
         trials = []
         for protocol, options in enumerate(self.variants):
             for form, graph in enumerate(self.graphs):
@@ -141,16 +172,16 @@ class SliceSearch:
 
 @dataclass(frozen=True, eq=False)
 class _Loads:
-    """What resources have to carry: seconds each is held, bytes aside, and seconds per byte."""
+    """Loads of resources: seconds for which each is held without bytes, and seconds per byte."""
 
     launch: float
     held: NDArray[np.float64]
     per_byte: NDArray[np.float64]
 
     def busy(self, size: int, slices: int = 1) -> float:
-        """Seconds until the link that is busy for longest has carried everything; rounding is left aside."""
-        whole = float((self.held * slices + self.per_byte * size).max(initial=0.0))
-        return self.launch + whole * (1 - 1e-9)
+        """Return a lower bound on the busiest link's time, seconds, with a margin for rounding."""
+        longest = float((self.held * slices + self.per_byte * size).max(initial=0.0))
+        return self.launch + longest * (1 - 1e-9)
 
 
 def _loads_of(graph: TaskGraph, options: SimulationOptions) -> _Loads:

@@ -1,4 +1,4 @@
-"""A program as a graph of tasks: each message on each link, and what follows what."""
+"""Task graph of a program: each message on each link, and the order between them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from enum import IntEnum
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from treadle.arrays import BoolArray, Int32Array, Int64Array, mask_of, offsets_of, positions_of
 from treadle.brief import brief
@@ -20,10 +21,10 @@ from treadle.topologies.topology import Topology
 
 
 class Follows(IntEnum):
-    """How a task follows another."""
+    """Kind of dependence between tasks."""
 
     WAIT = 0
-    """After the other has ended: a dependence within a rank."""
+    """Within a rank: begins after the other has ended."""
     HOP = 1
     """From a link to the next one, through a switch or forwarder."""
     HOST = 2
@@ -35,7 +36,7 @@ class Follows(IntEnum):
 @brief("topology", "resource_bytes_per_s", "chunks")
 @dataclass(frozen=True, eq=False)
 class TaskGraph:
-    """What a program asks of a fabric, whatever its size.
+    """Tasks of a program on a fabric, for any size.
 
     Resources are the links, then the outbound ports of hosts with an injection cap, then their inbound ports.
 
@@ -47,18 +48,19 @@ class TaskGraph:
         Nodes with an injection cap.
     resource_bytes_per_s, resource_latency_ns : arrays of int64, shape (resources,)
     operation, chunks : arrays of int64, shape (tasks,)
-        Operation of the program, and how many chunks it moves. Tasks are numbered by step, place in the
-        rank's list, rank, hop.
+        Operation of the program, and number of chunks. Tasks are in the order of step, position in the rank's
+        list, rank, and hop.
     resource : array of int32, shape (tasks,)
         -1: none; receives and copies.
     pays_alpha : array of bool, shape (tasks,)
-        Tasks with which a rank's software starts a message.
+        Tasks by which a rank's software starts a message.
     is_aside : array of bool, shape (tasks,)
-        What an operation's group crosses beside the paths of the program, as part of the asker's send.
+        Crossings of a switch operation's group that are not on the program's paths; part of the send of the
+        rank that triggers the operation.
     edge_offset : array of int64, shape (tasks + 1,)
         Edges of task i are edge_offset[i] up to edge_offset[i + 1].
     edge_target, edge_kind : arrays of int32
-        The task that follows, and how: `Follows`.
+        The task that follows, and a kind of `Follows`.
     """
 
     topology: Topology
@@ -77,7 +79,7 @@ class TaskGraph:
 
     @cached_property
     def coalesced(self) -> TaskGraph:
-        """The same with messages of a step, from a rank to another over one path, in one."""
+        """Graph with messages of a step, from a rank to another over one path, merged."""
         return coalesced(self)
 
     @property
@@ -92,12 +94,12 @@ class TaskGraph:
 
     @property
     def edge_source(self) -> Int64Array:
-        """Task that each edge leaves."""
+        """Source task of each edge."""
         return np.repeat(np.arange(self.n_tasks, dtype=np.int64), np.diff(self.edge_offset))
 
     @cached_property
     def resource_class(self) -> Int64Array:
-        """Class of each resource, a number of `CLASSES`; a host's port is of the last class of its links."""
+        """Index in `CLASSES` of each resource's class; a host's port has the last class of its links."""
         topology = self.topology
         classes = link_classes(topology)
         ports = np.zeros((2, topology.n_nodes), dtype=np.int64)
@@ -106,7 +108,7 @@ class TaskGraph:
         return np.concatenate([classes, ports[0, self.capped], ports[1, self.capped]])
 
     def resource_name(self, resource: int) -> str:
-        """A link as ``tail->head``, a host's port as ``out of a`` or ``into a``."""
+        """Return a link as ``tail->head``, a host's port as ``out of a`` or ``into a``."""
         m, ports = self.topology.n_links, len(self.capped)
         if resource < m:
             return self.topology.link_name(resource)
@@ -121,39 +123,40 @@ def task_graph(
     partner: Int64Array | None = None,
     link_of: Int64Array | None = None,
 ) -> TaskGraph:
-    """Everything that happens in a program, and in which order at least.
+    """Return the tasks of a program on the fabric that it was lowered for.
+
+    For operations that wait for a send, it ends when its data has left on the first link: sends are buffered.
+    If a path begins at a switch, the data comes from the send that brings it there; the program's own waits
+    do not apply, since no rank acts. If a path ends at a switch, its receive waits for no message: the data
+    arrives with the send that carries the sum on.
+
+    A GPU-initiated switch operation also crosses the other links of its group: those of a store once the data
+    is at the switch, those of a sum before it leaves. The triggering rank's own link is crossed when this
+    rank could add.
 
     Parameters
     ----------
     topology : Topology
-        The fabric that the program was lowered for.
     program : OperationLists
     partner : array of int64, shape (n,), optional
-        Operation at the other end of each message, -1 for copies; default as `match_messages` pairs them.
+        Operation at the other end of each message, -1 for copies; default that of `match_messages`.
     link_of : array of int64, shape (links,), optional
-        The link that each stands for, of the same kind: of a part that says what all do
+        The link of the same kind that represents each, if the program is a part that represents all
         (`program.trees.box_program`).
 
     Raises
     ------
     ScheduleError
         If sends and receives do not match, or a send has no path on the fabric.
-
-    Notes
-    -----
-    A send ends, for operations that wait for it, when its data have left on the first link: sends are
-    buffered. Where a path begins at a switch, the data come from the send that brings them there, whatever
-    the program's own waits: nobody at a rank acts. Where it ends at a switch, its receive waits for no
-    message: what arrives comes with the send that takes the sum along.
-
-    Where a switch works for a rank that asks, its group's other links are crossed too: those of a store once
-    the data are at the switch, those of a sum before it leaves, the asker's own when the asker could add up.
     """
     partner = match_messages(program) if partner is None else partner
     _check_paths(topology, program)
     joins = network_joins(topology, program, partner)
     capped = np.flatnonzero(topology.injection_bytes_per_s).astype(np.int64)
-    hop_offset, hop_resource = _hops(topology, program, capped)
+    # resources of every path in order: its links, and the ports of hosts with caps
+    slots = _slots(topology, capped, program.path_links.astype(np.int64))
+    hop_offset = offsets_of((slots >= 0).sum(axis=1))[program.path_offset]
+    hop_resource = slots[slots >= 0]
     is_send = program.operation_kind == OperationKind.SEND
     path = program.path.astype(np.int64)
     lengths = np.where(is_send, np.diff(hop_offset)[path] if program.n_paths else 0, 1)
@@ -180,7 +183,7 @@ def task_graph(
     first_link = np.zeros(len(operation), dtype=np.bool_)
     onto = np.flatnonzero((resource >= 0) & (resource < topology.n_links))
     first_link[onto] = topology.tails[resource[onto]] == own_node[operation[onto]]
-    # what a rank adds to a sum that another rank asks a switch for is fetched: nobody at the rank acts
+    # a rank's contribution to a sum that another rank triggers is fetched; the rank itself does not act
     fetched = [
         join.giver
         for join in joins
@@ -189,7 +192,7 @@ def task_graph(
     ]
     first_link &= ~np.isin(operation, fetched)
     if link_of is not None:
-        resource = np.append(link_of, -1)[resource]  # no ports: -1 is that of none
+        resource = np.append(link_of, -1)[resource]  # index -1 keeps tasks without a resource
     return TaskGraph(
         topology,
         program,
@@ -208,7 +211,7 @@ def task_graph(
 
 
 def _check_paths(topology: Topology, program: OperationLists) -> None:
-    """Every send needs a path: a walk of links from its rank, or a switch, to its peer, or a switch."""
+    """Raise unless every send has a walk of links from its rank, or a switch, to its peer, or a switch."""
     sends = np.flatnonzero(program.operation_kind == OperationKind.SEND)
     path = program.path[sends]
     links, offset = program.path_links, program.path_offset
@@ -243,15 +246,8 @@ def _check_paths(topology: Topology, program: OperationLists) -> None:
         )
 
 
-def _hops(topology: Topology, program: OperationLists, capped: Int64Array) -> tuple[Int64Array, Int64Array]:
-    """Resources of every path in order, with the ports of capped hosts that its links leave and enter."""
-    slots = _slots(topology, capped, program.path_links.astype(np.int64))
-    used = slots >= 0
-    return offsets_of(used.sum(axis=1))[program.path_offset], slots[used]
-
-
 def _slots(topology: Topology, capped: Int64Array, links: Int64Array) -> Int64Array:
-    """The port that each link leaves, the link, the port that it enters: (links, 3), -1 for no port."""
+    """Return the port that each link leaves, the link, the port that it enters: (links, 3), -1 for none."""
     port = np.full(topology.n_nodes, -1, dtype=np.int64)
     port[capped] = topology.n_links + np.arange(len(capped))
     leaves, enters = port[topology.tails[links]], port[topology.heads[links]]
@@ -268,7 +264,7 @@ def _aside(
     resource: Int64Array,
     joins: tuple[NetworkJoin, ...],
 ) -> tuple[Int64Array, Int64Array, Int64Array, Int64Array]:
-    """Tasks beside the program's paths: operation, chunks, resource, and their edges as `_edges` has them."""
+    """Return the tasks that are not on paths: operation, chunks, resource, and edges as in `_edges`."""
     rows: list[tuple[int, int, int]] = []
     edges: list[tuple[int, int, int]] = []
     total = int(begin[-1])
@@ -282,7 +278,7 @@ def _aside(
         if topology.is_compute[topology.heads[crossing.call]]:
             edges.append((last, called, Follows.HOP))
             if topology.tails[crossing.link] == topology.heads[crossing.call]:
-                # of its own data the asker adds up what it has waited for
+                # the triggering rank contributes the data that its receive waits for
                 receive = int(partner[crossing.send])
                 waits = program.waits[program.wait_offset[receive] : program.wait_offset[receive + 1]]
                 edges += [(begin[wait], first, Follows.WAIT) for wait in waits.tolist()]
@@ -300,14 +296,14 @@ def _edges(
     resource: Int64Array,
     joins: tuple[NetworkJoin, ...],
 ) -> Int64Array:
-    """All edges, shape (3, edges): source and target before tasks are renumbered, and kind."""
+    """Return all edges, shape (3, edges): source and target before tasks are renumbered, and kind."""
     total, m = program.n_operations, topology.n_links
     first, last = begin[:-1], begin[1:] - 1
     waiting = np.repeat(np.arange(total, dtype=np.int64), np.diff(program.wait_offset))
     takers = [join.taker for join in joins if path_ends(program, join.taker)[0] == join.taker_link]
     givers = [join.giver for join in joins if path_ends(program, join.giver)[1] == join.giver_link]
     copied, added = mask_of(total, takers), mask_of(total, givers)
-    # a join is a copy or a sum; only its passing partner keeps its own beginning and end
+    # a copy does not wait at its rank, and a sum is not delivered by itself; the other send of the join is
     acts = ~copied[waiting]
     waits = _rows(first[program.waits[acts]], first[waiting[acts]], Follows.WAIT)
     goes_on = np.flatnonzero(np.diff(np.repeat(np.arange(total), np.diff(begin))) == 0)
@@ -328,41 +324,33 @@ def _rows(source: Int64Array, target: Int64Array, kind: Follows) -> Int64Array:
 
 
 def _task_on(send: int, link: int, begin: Int64Array, resource: Int64Array) -> int:
-    """The task of a send on a link of its path."""
+    """Return the task of a send on a link of its path."""
     tasks = resource[int(begin[send]) : int(begin[send + 1])]
     return int(begin[send]) + int(np.flatnonzero(tasks == link)[0])
 
 
 def coalesced(graph: TaskGraph) -> TaskGraph:
-    """The same tasks, but sends of one step from a rank to another over one path are one message.
+    """Merge the sends of one step from a rank to another over one path into one message.
 
-    Parameters
-    ----------
-    graph : TaskGraph
-
-    Returns
-    -------
-    TaskGraph
-        `graph` itself where nothing can be joined, or where switches copy or add up: those messages are one
-        by one.
-
-    Notes
-    -----
-    It leaves when all its parts could, and each part is received as before. Runtimes over MPI send small
-    messages so. Where sends wait for messages of earlier steps only, as in all programs that are lowered
-    here, no circle arises; in others levels of the dataflow (`program.message_levels`) take the place of
+    A merged message leaves when all its parts could, and each part is received as before. Runtimes over MPI
+    send small messages this way. If sends wait only for messages of earlier steps, as in all programs lowered
+    here, no cycle arises; other programs use the levels of their dataflow (`program.message_levels`) as
     steps.
+
+    Returns `graph` itself if nothing can be merged, or if switches copy or add data, because their messages
+    stay separate.
     """
     program = graph.program
     sends = program.operation_kind == OperationKind.SEND
-    # what begins or ends at a switch is a copy or a sum in the network
+    # a path that begins or ends at a switch is a copy or a sum in the network
     links, offset, is_compute = program.path_links, program.path_offset, graph.topology.is_compute
     starts, ends = graph.topology.tails[links[offset[:-1]]], graph.topology.heads[links[offset[1:] - 1]]
     if graph.is_aside.any() or not (is_compute[starts].all() and is_compute[ends].all()):
         return graph
-    head = _first_of_bundles(graph)
     operation, moves = graph.operation, sends[graph.operation]
-    task_of = _first_tasks(graph)
+    task_of = np.full(program.n_operations, graph.n_tasks, dtype=np.int64)  # first task of each operation
+    np.minimum.at(task_of, operation, np.arange(graph.n_tasks))
+    head = _merged_into(graph, task_of)
     hop = np.arange(graph.n_tasks) - task_of[operation]
     joined = np.arange(graph.n_tasks)
     joined[moves] = task_of[head[operation[moves]]] + hop[moves]
@@ -386,28 +374,21 @@ def coalesced(graph: TaskGraph) -> TaskGraph:
     )
 
 
-def _first_tasks(graph: TaskGraph) -> Int64Array:
-    """Number of the first task of each operation; its others follow."""
-    first = np.full(graph.program.n_operations, graph.n_tasks, dtype=np.int64)
-    np.minimum.at(first, graph.operation, np.arange(graph.n_tasks))
-    return first
-
-
-def _first_of_bundles(graph: TaskGraph) -> Int64Array:
-    """For each operation the first, in the order of tasks, of the sends with which it is one message."""
+def _merged_into(graph: TaskGraph, task_of: Int64Array) -> Int64Array:
+    """Return, for each operation, the first send by `task_of` that is merged with it."""
     program = graph.program
     head = np.arange(program.n_operations)
     sends = np.flatnonzero(program.operation_kind == OperationKind.SEND)
     level = program.step.astype(np.int64) if _goes_by_steps(graph) else dataflow(program).level
     keys = np.stack([program.operation_rank[sends], program.peer[sends], program.path[sends], level[sends]])
-    order = np.argsort(_first_tasks(graph)[sends], kind="stable")
-    _, first, bundle = np.unique(keys[:, order], axis=1, return_index=True, return_inverse=True)
-    head[sends[order]] = sends[order][first[bundle.reshape(-1)]]
+    order = np.argsort(task_of[sends], kind="stable")
+    _, first, message = np.unique(keys[:, order], axis=1, return_index=True, return_inverse=True)
+    head[sends[order]] = sends[order][first[message.reshape(-1)]]
     return head
 
 
 def _goes_by_steps(graph: TaskGraph) -> bool:
-    """Whether steps never fall along waits and messages, and rise from a receive to what it is sent on by."""
+    """Whether steps never decrease along waits and messages, and increase from a receive to a later send."""
     program = graph.program
     is_send = program.operation_kind == OperationKind.SEND
     is_copy = program.operation_kind == OperationKind.COPY
@@ -419,3 +400,13 @@ def _goes_by_steps(graph: TaskGraph) -> bool:
     source, target = graph.operation[graph.edge_source], graph.operation[graph.edge_target]
     arrives = graph.edge_kind == Follows.DELIVERY
     return bool(np.all(step[source[arrives]] == step[target[arrives]]))
+
+
+def deadlock_error(graph: TaskGraph, start: NDArray[np.int64] | NDArray[np.float64], n: int) -> ScheduleError:
+    """Return the error for `n` tasks that never start, where `start` is negative."""
+    first = int(np.flatnonzero(start < 0)[0])
+    operation = int(graph.operation[first % graph.n_tasks])
+    return ScheduleError(
+        f"simulation: deadlock: {n} of {start.size} messages and operations never start, the first is "
+        f"{describe(graph.program, operation)}; expected dependences without cycles"
+    )

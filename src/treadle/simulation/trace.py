@@ -1,4 +1,4 @@
-"""Simulations as traces: lanes for each link and each rank, and how many links are busy."""
+"""Traces of simulations: tracks for each link and each rank, and the share of busy links."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from treadle.traces.trace_files import check_event_count
 
 _LINKS, _RANKS = "links", "ranks"
 _PARTS, _MOST_CELLS = 1000, 10**7
-"""Equal parts of the time for each of which it is told how busy links were; links times parts."""
+"""Most parts of the time with a value of the counter each, and most parts times links."""
 
 
 def simulation_trace(simulation: Simulation) -> Trace:
-    """Who does what when.
+    """Return a trace of links and ranks.
 
-    Process "links" has lanes for each link (and each capped host's port) with the messages that hold it, and
-    a counter of how busy all links are; process "ranks" has lanes for each rank with its operations, from the
-    start of each slice to its end. What runs at once has lanes of its own. Of several groups, names say which
-    one: lanes of ranks, and what is sent.
+    Process "links" has tracks for each link (and each port of a host with a cap) with the messages that hold
+    it, and a counter of the share of busy links. Process "ranks" has tracks for each rank with its
+    operations, from the start of each slice to its end. Overlapping spans are on separate tracks. With
+    several groups, names of ranks and messages include the group.
 
     Raises
     ------
@@ -57,7 +57,7 @@ def simulation_trace(simulation: Simulation) -> Trace:
     width = total_s / parts
     points = tuple((ticks(part * width), round(100 * float(share), 3)) for part, share in enumerate(shares))
     return Trace(
-        (*_link_lanes(simulation), *_rank_lanes(simulation)),
+        (*_link_tracks(simulation), *_rank_tracks(simulation)),
         (TraceCounter(_LINKS, "links busy", "%", (*points, (ticks(total_s), 0.0))),),
         {
             "fabric": graph.topology.name,
@@ -67,7 +67,7 @@ def simulation_trace(simulation: Simulation) -> Trace:
     )
 
 
-def _link_lanes(simulation: Simulation) -> Iterator[Track]:
+def _link_tracks(simulation: Simulation) -> Iterator[Track]:
     graph, program = simulation.graph, simulation.graph.program
     spans: dict[int, list[TraceSpan]] = {}
     begin, end = _ticks(simulation, simulation.start), _ticks(simulation, simulation.end)
@@ -84,7 +84,7 @@ def _link_lanes(simulation: Simulation) -> Iterator[Track]:
         yield from lanes_apart(_LINKS, f"{resource}: {graph.resource_name(resource)}", own)
 
 
-def _rank_lanes(simulation: Simulation) -> Iterator[Track]:
+def _rank_tracks(simulation: Simulation) -> Iterator[Track]:
     graph, program = simulation.graph, simulation.graph.program
     order = np.argsort(graph.operation, kind="stable")
     order = order[~graph.is_aside[order]]
@@ -92,12 +92,12 @@ def _rank_lanes(simulation: Simulation) -> Iterator[Track]:
     begin = _ticks(simulation, np.minimum.reduceat(simulation.start[:, order], starts, axis=1))
     end = _ticks(simulation, np.maximum.reduceat(simulation.end[:, order], starts, axis=1))
     spans: list[list[TraceSpan]] = [[] for _ in program.nodes]
-    peers = program.peer.tolist()
+    peers, ranks = program.peer.tolist(), program.operation_rank.tolist()
     for operation, kind in enumerate(program.operation_kind.tolist()):
         word = OperationKind(kind).name.lower().replace("_", "-")
         peer = "" if peers[operation] < 0 else f" {peers[operation]}"
         name = f"{word}{peer} {_chunks(simulation, operation)}"
-        own = spans[int(program.operation_rank[operation])]
+        own = spans[ranks[operation]]
         for part in range(simulation.options.slices):
             about = {"operation": operation, "slice": part}
             own.append(TraceSpan(name, begin[part][operation], end[part][operation], about))
@@ -107,13 +107,14 @@ def _rank_lanes(simulation: Simulation) -> Iterator[Track]:
 
 
 def _ticks(simulation: Simulation, moments: Int64Array) -> list[list[int]]:
-    """Of the simulation's own ticks, shape as it is."""
+    """Convert ticks of the simulation to those of traces."""
+    # times of slow fabrics take weeks: beyond 63 bits
     scaled = moments * (float(simulation.tick_s) * 1e9 * TICKS_PER_NS)
-    return [list(map(round, row)) for row in scaled.tolist()]  # links of graphs take weeks: beyond int64
+    return [list(map(round, row)) for row in scaled.tolist()]
 
 
 def _group(program: OperationLists, rank: int) -> str:
-    """The words before a rank that say of which group it is; none where there is one."""
+    """Return the prefix of a rank that names its group; empty with a single group."""
     return f"group {program.group_of[rank]}, " if isinstance(program, GroupLists) else ""
 
 

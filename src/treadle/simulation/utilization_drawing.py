@@ -1,4 +1,4 @@
-"""Link utilisation over time, as numbers and as a picture."""
+"""Link utilisation over time, as numbers and as a plot."""
 
 from __future__ import annotations
 
@@ -11,21 +11,16 @@ from treadle.simulation.result import Simulation
 from treadle.viz.matplotlib_plots import new_plot, plot_bytes
 
 MAX_LANES = 64
-"""Links that a picture has room for; the busiest are shown."""
+"""Most links in a plot; it has the busiest."""
 
 _BINS = 400
 
 
 def utilisation_over_time(simulation: Simulation, bins: int = _BINS) -> NDArray[np.float64]:
-    """Share of each of `bins` equal parts of the time for which each link is held, shape (resources, bins).
+    """Return the share of each of `bins` equal parts of the time in which each link is held.
 
-    Parameters
-    ----------
-    simulation : Simulation
-        Under fair sharing a link counts as held by each message for the time that this takes; several at once
-        add up to at most 1, because each counts with its average rate.
-    bins : int
-        At least 1.
+    The shape is (resources, bins). Under fair sharing a message counts with its average rate for the time
+    that it takes, so concurrent messages add up to at most 1.
     """
     if bins < 1:
         raise ScheduleError(f"utilisation: {bins} parts of the time, expected at least 1")
@@ -38,7 +33,7 @@ def utilisation_over_time(simulation: Simulation, bins: int = _BINS) -> NDArray[
     share = _rates(simulation)[:, tasks]
     for part, row in enumerate(simulation.start[:, tasks]):
         begin, end = row / width, simulation.end[part, tasks] / width
-        # the integral of what is held up to each bound, then differences: exact for any length of message
+        # differences of the time held up to each bound, which is exact for any length of message
         for sign, moment in ((1.0, begin), (-1.0, end)):
             place = np.minimum(moment.astype(np.int64), bins)
             within = moment - place
@@ -51,7 +46,7 @@ def utilisation_over_time(simulation: Simulation, bins: int = _BINS) -> NDArray[
 
 
 def _rates(simulation: Simulation) -> NDArray[np.float64]:
-    """Part of its link that each message uses while it holds it, shape (slices, tasks)."""
+    """Return the part of its link that each message uses while it holds it, shape (slices, tasks)."""
     graph = simulation.graph
     held = np.broadcast_to(simulation.held, simulation.start.shape)
     if simulation.held.ndim == 1:
@@ -66,7 +61,7 @@ def _rates(simulation: Simulation) -> NDArray[np.float64]:
 
 
 def draw_utilization(simulation: Simulation, *, file_format: str = "png") -> bytes:
-    """A lane for each of the busiest links, dark where it is held.
+    """Plot a row for each of the busiest links, dark where it is held.
 
     Parameters
     ----------

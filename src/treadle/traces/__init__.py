@@ -1,1 +1,1 @@
-"""Timelines as files that viewers show: lanes of spans, and counters."""
+"""Timelines as files for trace viewers: tracks of spans, and counters."""

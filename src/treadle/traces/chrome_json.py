@@ -11,7 +11,7 @@ _TICKS_PER_US = 1000 * TICKS_PER_NS
 
 
 def chrome_json(trace: Trace) -> bytes:
-    """Complete events (``"ph": "X"``) and counters (``"C"``), times in microseconds."""
+    """Return complete events (``"ph": "X"``) and counters (``"C"``), with times in microseconds."""
     body = ",\n".join(json.dumps(event, separators=(",", ":"), allow_nan=False) for event in _events(trace))
     about = json.dumps(dict(trace.about), allow_nan=False)
     return f'{{"displayTimeUnit":"ns","otherData":{about},"traceEvents":[\n{body}\n]}}\n'.encode()
@@ -46,5 +46,5 @@ def _events(trace: Trace) -> Iterator[_Event]:
 
 
 def _microseconds(tick: int) -> float:
-    """Ticks are whole picoseconds, six digits after the point: what is printed is exact up to hours."""
+    """Convert ticks (picoseconds); the printed six decimals are exact up to hours."""
     return tick / _TICKS_PER_US

@@ -1,7 +1,7 @@
-"""What a viewer of traces shows: lanes of spans in time, and counters, by process.
+"""Content of a trace: tracks of spans in time, and counters, by process.
 
-Viewers stack what is nested in a lane, and show wrongly what overlaps in another way (Perfetto's
-documentation). So spans of a lane that would overlap are given lanes of their own.
+Viewers stack nested spans of a track, but misplace spans that overlap otherwise (Perfetto's documentation).
+So spans that would overlap are put on separate tracks.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import NamedTuple
 from treadle.brief import brief
 
 Detail = str | int | float
-"""What is told of a span beside its name."""
+"""Value of a property of a span."""
 
 
 class TraceSpan(NamedTuple):
-    """Something that takes time.
+    """An event with a duration.
 
     Parameters
     ----------
@@ -28,7 +28,7 @@ class TraceSpan(NamedTuple):
         Nanoseconds times `TICKS_PER_NS`, end not before begin.
     about : mapping of str to Detail
     category : str
-        Of which viewers make colours and filters.
+        Used by viewers for colours and filters.
     """
 
     name: str
@@ -39,26 +39,26 @@ class TraceSpan(NamedTuple):
 
 
 TICKS_PER_NS = 1000
-"""Ticks are picoseconds, in whole numbers: times that are equal stay so, whatever a format rounds to."""
+"""Ticks are integral picoseconds, so equal times stay equal in all formats."""
 
 
 def ticks(seconds: float) -> int:
-    """Seconds as ticks."""
+    """Convert seconds to ticks."""
     return round(seconds * 1e9 * TICKS_PER_NS)
 
 
 @brief("process", "name")
 @dataclass(frozen=True)
 class Track:
-    """Spans of which no two overlap.
+    """A track: spans of which no two overlap.
 
     Parameters
     ----------
     process : str
-        Lanes of a process stand together.
+        Viewers group tracks by process.
     name : str
     spans : tuple of TraceSpan
-        By begin.
+        In the order of their begin.
     """
 
     process: str
@@ -87,7 +87,7 @@ class TraceCounter:
 @brief("about")
 @dataclass(frozen=True)
 class Trace:
-    """Lanes and counters, and what is told of the whole.
+    """Tracks, counters, and properties of the trace.
 
     Parameters
     ----------
@@ -102,13 +102,13 @@ class Trace:
 
     @property
     def processes(self) -> tuple[str, ...]:
-        """In the order in which they come."""
+        """Names in the order of first use."""
         lanes = dict.fromkeys(lane.process for lane in self.lanes)
         return tuple(lanes | dict.fromkeys(counter.process for counter in self.counters))
 
 
 def lanes_apart(process: str, name: str, spans: Iterable[TraceSpan]) -> tuple[Track, ...]:
-    """As few lanes as hold the spans without overlap; the second and later ones are numbered.
+    """Distribute spans to the fewest tracks without overlap; the second and later ones are numbered.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Traces as files: the format by what the file's name ends in."""
+"""Traces as files, in the format of the file's suffix."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from treadle.traces.timed_lanes import Trace
 from treadle.traces.track_events import require_track_events, track_events
 
 MOST_EVENTS = 10**6
-"""Viewers fail beyond."""
+"""Limit of viewers."""
 
 _WRITERS: Mapping[str, Callable[[Trace], bytes]] = MappingProxyType(
     {".json": chrome_json, ".pftrace": track_events}
@@ -22,12 +22,12 @@ _WRITERS: Mapping[str, Callable[[Trace], bytes]] = MappingProxyType(
 
 
 def check_trace_name(path: Path | str) -> None:
-    """Refuse a file that could not be written in the end, before the work that it is to show.
+    """Raise for a file that could not be written, before the work for it.
 
     Raises
     ------
     FormatError
-        For a name that ends in no format of traces.
+        For an unsupported suffix.
     MissingDependencyError
         ``.pftrace`` without protobuf.
 
@@ -41,22 +41,14 @@ def check_trace_name(path: Path | str) -> None:
 
 
 def trace_bytes(trace: Trace, path: Path | str) -> bytes:
-    """The trace in the format of the name: ``.json``, ``.pftrace``, and either with ``.gz``.
-
-    Raises
-    ------
-    FormatError
-        For another ending.
-    MissingDependencyError
-        ``.pftrace`` without protobuf.
-    """
+    """Return the trace in the format of the suffix: ``.json``, ``.pftrace``, or either with ``.gz``."""
     writer, is_packed = _writer(path)
     data = writer(trace)
     return gzip.compress(data, mtime=0) if is_packed else data
 
 
 def write_trace(path: Path | str, trace: Trace) -> None:
-    """Write the trace to a file (`trace_bytes`).
+    """Write the trace to a file, in the format of its suffix; errors are those of `check_trace_name`.
 
     Examples
     --------
@@ -72,7 +64,7 @@ def write_trace(path: Path | str, trace: Trace) -> None:
 
 
 def check_event_count(count: int, remedy: str) -> None:
-    """ScheduleError if there are more events than viewers show: a trace with a part missing would mislead."""
+    """Raise ScheduleError for more events than viewers show: an incomplete trace would mislead."""
     if count > MOST_EVENTS:
         raise ScheduleError(f"trace: {count} events, expected at most {MOST_EVENTS}; {remedy}")
 

@@ -1,8 +1,7 @@
-"""Traces as Perfetto's own: packets of track events (``.pftrace``), which it reads quickest.
+"""Traces in Perfetto's format: packets of track events (``.pftrace``), which it reads fastest.
 
-The fields are those of Perfetto's protos/perfetto/trace: a track for each process, below it one for each lane
-and counter, told apart by numbers; then a packet for each begin and end, in the order in which they happen on
-their track.
+The fields are those of Perfetto's protos/perfetto/trace: a numbered track for each process, with child tracks
+for its tracks and counters; then a packet for each begin and end, in the order of time on each track.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from functools import cache
 from typing import Any
 
 from treadle.protobuf_messages import message_classes
-from treadle.traces.timed_lanes import TICKS_PER_NS, Detail, Trace
+from treadle.traces.timed_lanes import TICKS_PER_NS, Trace
 
 _MESSAGES = {
     "ProcessDescriptor": (("pid", 1, "int32"), ("process_name", 6, "string")),
@@ -49,12 +48,12 @@ _MESSAGES = {
 }
 _BEGIN, _END, _COUNTER = 1, 2, 4
 _EXPLICIT = 3
-"""Children of a track stand as they are ranked."""
+"""Child tracks are ordered by their rank."""
 _SEQUENCE = 1
 
 
 def require_track_events() -> None:
-    """MissingDependencyError without protobuf: said before the work that a trace is of, not after."""
+    """Raise MissingDependencyError without protobuf, before the work for a trace."""
     _classes()
 
 
@@ -66,13 +65,7 @@ def _classes() -> dict[str, Any]:
 
 
 def track_events(trace: Trace) -> bytes:
-    """The trace's bytes; times in nanoseconds, as the format has them.
-
-    Raises
-    ------
-    MissingDependencyError
-        Without protobuf.
-    """
+    """Return the file's content, with times in nanoseconds; MissingDependencyError without protobuf."""
     found = _classes()["Trace"]()
     parents = {process: number for number, process in enumerate(trace.processes, start=1)}
     for process, number in parents.items():
@@ -89,7 +82,8 @@ def track_events(trace: Trace) -> bytes:
             if span.category:
                 event.categories.append(span.category)
             for key, value in span.about.items():
-                _annotate(event.debug_annotations.add(name=key), value)
+                kind = "string" if isinstance(value, str) else "int" if isinstance(value, int) else "double"
+                event.debug_annotations.add(name=key, **{f"{kind}_value": value})
             _event(found, track, span.end, _END)
     for counter in trace.counters:
         track += 1
@@ -112,12 +106,3 @@ def _event(found: Any, track: int, tick: int, kind: int) -> Any:
     event = found.packet.add(timestamp=at, trusted_packet_sequence_id=_SEQUENCE).track_event
     event.type, event.track_uuid = kind, track
     return event
-
-
-def _annotate(annotation: Any, value: Detail) -> None:
-    if isinstance(value, str):
-        annotation.string_value = value
-    elif isinstance(value, int):
-        annotation.int_value = value
-    else:
-        annotation.double_value = value

@@ -1,7 +1,7 @@
-"""Training and serving steps: what a device computes and holds, and what it waits for.
+"""Training and serving steps: the computation, memory and communication of a device.
 
-Values of `treadle.schedules` go in (meshes, kinds of collectives); what a collective costs is told by the
-caller, so that nothing here knows how schedules are made.
+The input are values of `treadle.schedules` (meshes, kinds of collectives). The caller provides the costs of
+collectives, so this package does not depend on how schedules are made.
 """
 
 from __future__ import annotations

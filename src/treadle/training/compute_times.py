@@ -1,9 +1,9 @@
-"""Seconds that a device computes: by a roofline with an efficiency, or as measured layer by layer.
+"""Compute times of a device: by a roofline with an efficiency, or measured layer by layer.
 
 Roofline: an operation takes the longer of its FLOPs at `efficiency` times the peak and of its bytes at
-`memory_efficiency` times the bandwidth (Williams, Waterman, Patterson 2009). Products and attention have an
-efficiency each, from a preset or from the user. Calibration scales both by one factor; no time rises with it,
-so that bisection finds it.
+`memory_efficiency` times the bandwidth (Williams, Waterman, Patterson 2009). Products and attention have
+separate efficiencies, from a preset or from the user. Calibration scales both by one factor. No time grows
+with this factor, so bisection finds it.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from treadle.training.models.model_layer import ModelLayer, Work, WorkKind
 from treadle.training.models.training_model import TrainingModel
 
 ADAM_BYTES_PER_PARAMETER = 30
-"""Moved by a step of Adam: fp32 gradient read; fp32 master, moments read and written; bf16 weight written."""
+"""Bytes that Adam moves: fp32 gradient read; fp32 master, moments read and written; bf16 weight written."""
 ADAM_BYTES_PER_FP32_PARAMETER = 28
-"""The same where the weight is its own master: no copy is written."""
+"""The same if the weight is its own master, so that no copy is written."""
 FUSED_ATTENTION_BACKWARD = 2.5
-"""Backward FLOPs of a flash kernel, in forwards: five products for two, one of them recomputed (Dao 2023)."""
+"""FLOPs of a flash kernel, backward over forward: five products for two, one recomputed (Dao 2023)."""
 MEMORY_EFFICIENCY = 0.8
-"""Share of the memory's bandwidth, where none is given."""
+"""Default share of the memory's bandwidth."""
 _PLAIN_BACKWARD = 2.0
 _MOST_ROWS = 100_000
 _MOST_TEXT = 10_000_000
@@ -38,18 +38,18 @@ _MOST_TEXT = 10_000_000
 @displayed(own_fields)
 @dataclass(frozen=True)
 class LocalWork:
-    """What one device has of a micro-batch.
+    """One device's part of a micro-batch.
 
     Parameters
     ----------
     sequences : int or Fraction
-        Whole sequences of the micro-batch that this device takes part in.
+        Sequences of the micro-batch that this device takes part in.
     tokens : mapping of stream to int
-        Tokens of a whole sequence; of samples {"": 1}.
+        Tokens of an entire sequence; for samples {"": 1}.
     tp, cp, ep : int
-        Ranks of tensor, context and expert parallelism: of each sequence, 1/cp of the tokens are here; of
-        works that split, 1/tp; of the experts' weights, 1/ep (of their work as much as without: as many
-        tokens come as go, if experts are loaded evenly).
+        Ranks of tensor, context and expert parallelism. A device has 1/cp of each sequence's tokens, 1/tp of
+        split works, and 1/ep of the experts' weights (but not less of their work: under even load, as many
+        tokens arrive as leave).
     sequence_parallel : bool
         Works that do not split have 1/tp of the tokens.
     is_decoding : bool
@@ -65,7 +65,7 @@ class LocalWork:
     is_decoding: bool = False
 
     def tokens_here(self, stream: str) -> Fraction:
-        """Tokens of a stream that this device computes in one micro-batch, before tensor parallelism."""
+        """Return the tokens of a stream on this device in a micro-batch, before tensor parallelism."""
         return Fraction(self.sequences) * (1 if self.is_decoding else Fraction(self.tokens[stream], self.cp))
 
 
@@ -78,33 +78,33 @@ class WorkTime:
 
 
 class ComputeTimes(Protocol):
-    """Where the seconds of computing come from."""
+    """Source of compute times."""
 
     @property
     def summary(self) -> str:
-        """Where from, for reports."""
+        """The source, for reports."""
 
     def work_times(self, layer: ModelLayer, local: LocalWork) -> tuple[WorkTime, ...]:
-        """Seconds of each of the layer's works, in their order."""
+        """Return the time of each of the layer's works, in their order."""
 
     def optimizer_s(self, parameters: float) -> float:
-        """Seconds of the optimizer's step over so many parameters of this device."""
+        """Return the seconds of the optimizer's step over this device's number of parameters."""
 
 
 @displayed(own_fields)
 @dataclass(frozen=True)
 class LayerTimes:
-    """Seconds of a layer in one micro-batch: what runs before its exchanges, and its experts' part.
+    """Seconds of a layer in one micro-batch: before its exchanges, and of its experts.
 
     Parameters
     ----------
     forward_s, backward_s : float
-        Of all works that are no expert's, attention among them.
+        All works outside experts, including attention.
     expert_forward_s, expert_backward_s : float
-        Of the experts' works.
+        The experts' works.
     attention_forward_s, attention_backward_s : float
-        The part of the first two that is attention: what recomputing attention repeats, and what a ring of
-        context parallelism can hide behind.
+        The attention within the first two: the part that recomputing attention repeats, and that can hide a
+        ring of context parallelism.
     """
 
     forward_s: float
@@ -116,7 +116,7 @@ class LayerTimes:
 
 
 def layer_times(times: ComputeTimes, layer: ModelLayer, local: LocalWork) -> LayerTimes:
-    """Seconds of a layer's parts; nothing is recomputed in them."""
+    """Return the seconds of a layer's parts, without recomputation."""
     found = list(zip(layer.works, times.work_times(layer, local), strict=True))
     dense = [time for work, time in found if not work.expert]
     experts = [time for work, time in found if work.expert]
@@ -130,34 +130,35 @@ def layer_times(times: ComputeTimes, layer: ModelLayer, local: LocalWork) -> Lay
 @displayed(own_fields)
 @dataclass(frozen=True)
 class RooflineTimes:
-    """Times from peaks.
+    """Compute times by a roofline.
 
     Parameters
     ----------
     device : Accelerator
     precision : str
-        Of matrix products and attention, one that the device has.
+        Precision of matrix products and attention, one that the device supports.
     efficiency : float
         Share of the peak that matrix products reach, above 0 and at most 1.
     memory_efficiency : float or None
-        Share of the memory's bandwidth that all else reaches; None: bytes cost nothing, and the efficiency
-        stands for all of the step.
+        Share of the memory's bandwidth that all other operations reach; None: bytes cost nothing, and the
+        efficiency represents the entire step.
     kernel_s : float
-        Seconds that each operation takes more, forward, and twice that backward: launching its kernels.
+        Additional seconds of each operation to launch its kernels; twice that in the backward pass.
     fused_attention : bool
-        A flash kernel: masked scores are skipped, and the backward pass computes the scores again. Else
-        masked scores are computed too, by products, and score matrices pass through the memory.
+        A flash kernel skips masked scores, and its backward pass computes the scores again. Otherwise masked
+        scores are computed too, by products, and score matrices pass through the memory.
     block_weight_bytes : int, optional
-        Of a weight of blocks (layers that leave keys and values), as it is read; None: as of all elements.
+        Bytes of a weight of blocks (layers that leave keys and values) in memory; default those of all
+        elements.
     attention_efficiency : float, optional
-        Share of the same peak that a flash kernel reaches; None: as products.
+        Share of the same peak that a flash kernel reaches; default that of products.
     source : str
-        Where the efficiencies come from, for reports; "" if they are given.
+        Source of the efficiencies, for reports; "" if they are given.
 
     Raises
     ------
     TreadleError
-        For shares outside (0, 1], or a precision that the device has not.
+        For shares outside (0, 1], or a precision that the device does not support.
     """
 
     device: Accelerator
@@ -183,7 +184,7 @@ class RooflineTimes:
 
     @property
     def summary(self) -> str:
-        """What is assumed, in words."""
+        """The assumptions, for reports."""
         share, attention = self.memory_efficiency, self.attention_efficiency
         rest = "" if share is None else f", {share:.3g} of its memory's bandwidth"
         if attention is None:
@@ -196,7 +197,7 @@ class RooflineTimes:
         )
 
     def with_efficiency(self, efficiency: float) -> RooflineTimes:
-        """The same with another share of the peak, attention in proportion: what calibration varies."""
+        """Return times with another share of the peak and proportional attention, for calibration."""
         attention = self.attention_efficiency
         if attention is not None:
             attention = min(1.0, attention * efficiency / self.efficiency)
@@ -204,7 +205,7 @@ class RooflineTimes:
 
     @property
     def attention_flops_per_s(self) -> float:
-        """FLOP/s that attention reaches: of a flash kernel, or of plain products."""
+        """FLOP/s that attention reaches, by a flash kernel or by plain products."""
         share = self.attention_efficiency if self.fused_attention else None
         return self.device.peak(self.precision) * (self.efficiency if share is None else share)
 
@@ -218,7 +219,7 @@ class RooflineTimes:
         tokens = float(local.tokens_here(work.stream or layer.stream)) / shards
         weights = work.weight_elements / (local.tp if work.split else 1)
         if work.expert:
-            # Of experts that nobody chose, nothing is read: it shows when few tokens are decoded.
+            # experts without tokens are not read, which matters when few tokens are decoded
             visits = tokens * shards * layer.top_k * local.ep
             weights *= min(1.0, visits / layer.experts) / local.ep
         if self.block_weight_bytes is not None and layer.cache_elements:
@@ -235,13 +236,13 @@ class RooflineTimes:
                 context = cached = work.attended.last(seen) / local.cp
             per_context = (local.is_decoding and work.flops_per_cached) or work.flops_per_context
             flops += tokens * per_context * context
-            copies = shards / min(shards, layer.kv_pieces)  # ranks beyond the pieces read what others read
+            copies = shards / min(shards, layer.kv_pieces)  # further ranks read the same heads
             moved += tokens * work.moved_per_context * cached * copies
             if not (self.fused_attention or local.is_decoding):
                 score_forward, score_backward = (tokens * context * float(one) for one in work.score_elements)
         is_attention = work.kind is WorkKind.ATTENTION
         forward_s = self.seconds(flops, width * (moved + weights + score_forward), is_attention)
-        # Backward: gradients of inputs and weights are as much work each; the weights' are written as well.
+        # the gradients of inputs and of weights each take the forward work; weight gradients are also written
         factor = _PLAIN_BACKWARD
         if is_attention and self.fused_attention:
             factor = FUSED_ATTENTION_BACKWARD
@@ -251,19 +252,19 @@ class RooflineTimes:
         return WorkTime(forward_s + self.kernel_s, backward_s + 2 * self.kernel_s)
 
     def seconds(self, flops: float, moved_bytes: float, is_attention: bool = False) -> float:
-        """Seconds of one operation without its launch."""
+        """Return the seconds of one operation without its launch."""
         products = self.device.peak(self.precision) * self.efficiency
         arithmetic = flops / (self.attention_flops_per_s if is_attention else products)
         if self.memory_efficiency is None:
             return arithmetic
         memory = moved_bytes / (self.device.memory_bytes_per_s * self.memory_efficiency)
-        # Casts to fp8 pass over the operands of a product before it runs: 2 bytes read, 1 written, and 1 more
-        # transposed, which is about what the product itself moves.
+        # Casts to fp8 pass over the operands of a product before it runs: they read 2 bytes and write 1, and
+        # 1 more transposed, which is about as much as the product itself moves.
         has_casts = self.precision == "fp8" and not is_attention
         return arithmetic + memory if has_casts else max(arithmetic, memory)
 
     def optimizer_s(self, parameters: float) -> float:
-        """Seconds of a step of Adam over so many parameters: bound by the memory."""
+        """Return the seconds of a step of Adam, which the memory limits."""
         if self.memory_efficiency is None:
             return 0.0
         is_master = ELEMENT_BYTES[self.precision] == ELEMENT_BYTES["fp32"]
@@ -273,7 +274,7 @@ class RooflineTimes:
 
 @dataclass(frozen=True)
 class MeasuredLayer:
-    """Seconds of layers whose names match a pattern, per micro-batch, and for how many tokens of a device."""
+    """Seconds of layers whose names match a pattern, per micro-batch, for a device's number of tokens."""
 
     pattern: str
     forward_s: float
@@ -283,16 +284,16 @@ class MeasuredLayer:
 
 @dataclass(frozen=True)
 class MeasuredTimes:
-    """Times of layers as somebody measured them.
+    """Measured times of layers.
 
     Parameters
     ----------
     rows : tuple of MeasuredLayer
-        The first that matches counts; seconds are those of all works of the layer, and are dealt out to them
-        by their FLOPs. Where a row says for how many tokens it was measured, it is scaled to those of the
-        micro-batch; else it is taken as it stands, for the device's share of a micro-batch.
+        The first match applies. Its seconds are those of the entire layer and are divided among its works by
+        FLOPs. A row with a number of tokens is scaled to those of the micro-batch; any other row holds for
+        the device's part of a micro-batch.
     optimizer_seconds : float
-        Of the optimizer's step.
+        Seconds of the optimizer's step.
     """
 
     rows: tuple[MeasuredLayer, ...]
@@ -300,17 +301,11 @@ class MeasuredTimes:
 
     @property
     def summary(self) -> str:
-        """Where the times come from."""
+        """The source, for reports."""
         return f"measured: {len(self.rows)} rows of layer times"
 
     def check(self, model: TrainingModel) -> None:
-        """Whether all layers have times and all rows have layers.
-
-        Raises
-        ------
-        FormatError
-            Naming the first layer or row without.
-        """
+        """Raise FormatError for the first layer without a row, or row without a layer."""
         for layer in model.layers:
             self._row(layer)
         for row in self.rows:
@@ -324,10 +319,10 @@ class MeasuredTimes:
         for row in self.rows:
             if fnmatchcase(layer.name, row.pattern):
                 return row
-        raise FormatError(f"layer times: no row for the layer {layer.name!r}; * stands for any letters")
+        raise FormatError(f"layer times: no row for the layer {layer.name!r}; * matches any characters")
 
     def work_times(self, layer: ModelLayer, local: LocalWork) -> tuple[WorkTime, ...]:
-        """The layer's seconds, dealt out to its works by FLOPs (evenly where it has none)."""
+        """Return the layer's seconds, divided among its works by FLOPs (evenly if it has none)."""
         row = self._row(layer)
         scale = float(local.tokens_here(layer.stream)) / row.tokens if row.tokens else 1.0
         flops = []
@@ -339,7 +334,7 @@ class MeasuredTimes:
         return tuple(WorkTime(row.forward_s * scale * one, row.backward_s * scale * one) for one in shares)
 
     def optimizer_s(self, parameters: float) -> float:
-        """Seconds of the optimizer's step, as given."""
+        """Return the given seconds of the optimizer's step."""
         del parameters
         return self.optimizer_seconds
 
@@ -348,12 +343,12 @@ _COLUMNS = ("layer", "forward_s", "backward_s", "tokens")
 
 
 def read_layer_times(text: str) -> MeasuredTimes:
-    """Layer times from CSV: layer,forward_s,backward_s and perhaps tokens; a header names the columns.
+    """Parse layer times from CSV with the columns layer, forward_s, backward_s and optionally tokens.
 
     Raises
     ------
     FormatError
-        With its line: for columns that are missing or unknown, and numbers that are no seconds.
+        With its line: for missing or unknown columns, and invalid numbers.
 
     Examples
     --------

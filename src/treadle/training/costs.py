@@ -1,6 +1,6 @@
-"""What communication costs a step: seconds of collectives along axes of a mesh.
+"""Communication costs of a step: seconds of collectives along axes of a mesh.
 
-A value that others provide: the engine never asks whether they come from exact bounds, synthesised plans,
+The caller provides them. The simulation does not depend on their source: exact bounds, synthesised plans,
 baselines or measured curves.
 """
 
@@ -18,46 +18,46 @@ from treadle.errors import ScheduleError
 from treadle.schedules.collective import CollectiveKind
 
 Seconds: TypeAlias = float | Fraction
-"""Exact where everything that goes in is a Fraction or an int."""
+"""Exact if all inputs are Fractions or ints."""
 Traffic: TypeAlias = tuple[CollectiveKind | None, tuple[str, ...]]
-"""A kind of collective and the axes whose groups do it; None: sends from stage to stage along one axis."""
+"""A kind of collective and the axes of its groups; None: sends from stage to stage along one axis."""
 
 
 class Costs(Protocol):
-    """Seconds of communication on one fabric with one mesh, by one way of scheduling."""
+    """Seconds of communication on a fabric with a mesh, by one kind of schedule."""
 
     @property
     def summary(self) -> str:
-        """Where the seconds come from, for reports: ``Treadle's plans``, ``ring``, ``the bound``."""
+        """The source, for reports: ``Treadle's plans``, ``ring``, ``the bound``."""
         ...
 
     @property
     def is_bound(self) -> bool:
-        """No schedule takes less: what is simulated with these is a bound as well."""
+        """Whether no schedule takes less, so that a step simulated with these costs is a bound, too."""
         ...
 
     def time_s(self, kind: CollectiveKind, axes: tuple[str, ...], size_bytes: int) -> Seconds:
-        """Seconds of a collective that all groups along `axes` do at once.
+        """Return the seconds of a collective in all groups along `axes` concurrently.
 
-        The size is a rank's larger buffer: what it has received after an allgather, what it gives to a
-        reduce-scatter, the buffer of an allreduce or all-to-all.
+        The size is a rank's larger buffer: the result of an allgather, the input of a reduce-scatter, the
+        buffer of an allreduce or all-to-all.
         """
         ...
 
     def send_s(self, axis: str, size_bytes: int) -> Seconds:
-        """Seconds until every rank has sent so many bytes to the next along `axis`."""
+        """Return the seconds until every rank has sent its bytes to the next along `axis`."""
         ...
 
     def slowdowns(self, running: tuple[Traffic, ...]) -> tuple[Seconds, ...]:
-        """How many times longer each takes, at least 1, while all of these run at once.
+        """Return the factor, at least 1, by which each is slower while all of these run concurrently.
 
-        They come sorted by `format_traffic`; the same traffic may stand there twice.
+        They are sorted by `format_traffic`, and may contain the same traffic twice.
         """
         ...
 
 
 class RememberedCosts:
-    """Costs that are asked once for the same."""
+    """Costs with a cache."""
 
     def __init__(self, costs: Costs) -> None:
         self._costs, self.summary, self.is_bound = costs, costs.summary, costs.is_bound
@@ -70,32 +70,26 @@ class RememberedCosts:
 
 @dataclass(frozen=True)
 class DerivedCosts:
-    """Costs that are made of others, and as those but for what a class says of its own.
-
-    Parameters
-    ----------
-    costs : Costs
-        The others.
-    """
+    """Costs derived from others: a subclass overrides the methods that differ."""
 
     costs: Costs
 
     @property
     def summary(self) -> str:
-        """As `Costs.summary`."""
+        """See `Costs.summary`."""
         return self.costs.summary
 
     @property
     def is_bound(self) -> bool:
-        """As `Costs.is_bound`."""
+        """See `Costs.is_bound`."""
         return self.costs.is_bound
 
     def send_s(self, axis: str, size_bytes: int) -> Seconds:
-        """As `Costs.send_s`."""
+        """See `Costs.send_s`."""
         return self.costs.send_s(axis, size_bytes)
 
     def slowdowns(self, running: tuple[Traffic, ...]) -> tuple[Seconds, ...]:
-        """As `Costs.slowdowns`."""
+        """See `Costs.slowdowns`."""
         return self.costs.slowdowns(running)
 
 
@@ -107,19 +101,19 @@ class AlphaBetaCosts:
     Parameters
     ----------
     alpha_s : number
-        Seconds of any communication however small.
+        Seconds of any communication, however small.
     rates : mapping from Traffic to number
-        Bytes/s, above 0: size over time of large sizes.
+        Bytes/s at large sizes, above 0.
     together : mapping from tuple of Traffic to tuple of numbers
-        Slowdowns, at least 1, of those that run at once, in the order of the key, which is sorted by
-        `format_traffic`; of others 1.
+        Slowdowns, at least 1, of concurrent communications, in the order of the key, which is sorted by
+        `format_traffic`; 1 for all others.
     summary : str
     is_bound : bool
 
     Raises
     ------
     ScheduleError
-        If a number is out of its range; by its methods, for traffic without a rate.
+        If a number is out of its range, and in methods for traffic without a rate.
 
     Examples
     --------
@@ -159,24 +153,24 @@ class AlphaBetaCosts:
         return self.alpha_s + Fraction(size_bytes) / exact(rate)
 
     def time_s(self, kind: CollectiveKind, axes: tuple[str, ...], size_bytes: int) -> Seconds:
-        """As `Costs.time_s`."""
+        """See `Costs.time_s`."""
         return self._seconds((kind, axes), size_bytes)
 
     def send_s(self, axis: str, size_bytes: int) -> Seconds:
-        """As `Costs.send_s`."""
+        """See `Costs.send_s`."""
         return self._seconds((None, (axis,)), size_bytes)
 
     def slowdowns(self, running: tuple[Traffic, ...]) -> tuple[Seconds, ...]:
-        """As `Costs.slowdowns`."""
+        """See `Costs.slowdowns`."""
         return self.together.get(running, (1,) * len(running))
 
 
 def format_traffic(traffic: Traffic) -> str:
-    """Kind and axes in words: ``allreduce along dp,ep``."""
+    """Format kind and axes: ``allreduce along dp,ep``."""
     kind, axes = traffic
     return f"{'send' if kind is None else kind.value} along {','.join(axes)}"
 
 
 def exact(value: Seconds) -> Seconds:
-    """An int as a Fraction, so that dividing it stays exact; other numbers as they are."""
+    """Return an int as a Fraction, so that divisions stay exact; other numbers are unchanged."""
     return Fraction(value) if isinstance(value, int) else value

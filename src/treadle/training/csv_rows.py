@@ -17,12 +17,12 @@ def csv_rows(
     Raises
     ------
     FormatError
-        If the text is no CSV, or a row has another number of cells than the header.
+        If the CSV is malformed, or a row has another number of cells than the header.
     """
     try:
         rows = [[cell.strip() for cell in row] for row in csv.reader(StringIO(text), strict=True)]
     except csv.Error as error:
-        raise FormatError(f"{what}: no CSV: {error}") from None
+        raise FormatError(f"{what}: malformed CSV: {error}") from None
     header = rows[0] if rows else []
     check_header(header)
     for number, cells in enumerate(rows[1:], start=2):

@@ -1,14 +1,15 @@
-"""What a device must hold at most during a step: weights, optimizer, activations and buffers, part by part.
+"""Peak memory of a device during a step: weights, optimizer, activations and buffers, part by part.
 
 Activations follow Korthikanti et al. 2022 (sections 4 and 5), shards Rajbhandari et al. 2020 (ZeRO, section
-5). Each part is taken at its own peak and these are added up: a bound from above of what is live at one time.
-What allocators, libraries and fragments take on top is not counted.
+5). The peaks of all parts are added up, which is an upper bound on the memory in use at one time. Memory of
+allocators, libraries and fragmentation is not counted.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
+from itertools import chain
 
 from treadle.brief import brief
 from treadle.errors import TreadleError
@@ -17,47 +18,47 @@ from treadle.training.compute_times import LocalWork
 from treadle.training.models.model_layer import LOGITS, ModelLayer, Saved, Weight
 
 ADAM_STATE_BYTES = 12
-"""Per parameter beside a 16-bit weight: master, and first and second moment, in fp32."""
+"""Per parameter with a 16-bit weight: master, and first and second moment, in fp32."""
 ADAM_MOMENT_BYTES = 8
-"""Per parameter beside an fp32 weight, which needs no master."""
+"""Per parameter with an fp32 weight, which needs no separate master."""
 _LOGIT_COPIES = 2.5
-"""Of the fp32 logits when the loss is taken: they, its terms or gradients, and logits of half the width."""
+"""Copies of fp32 logits at the loss: logits, its terms or gradients, and logits of half the width."""
 
 
 @displayed(own_fields)
 @dataclass(frozen=True, kw_only=True)
 class ActivationPolicy:
-    """How a device keeps what it must remember.
+    """Storage of weights, gradients, optimizer states and activations on a device.
 
     Parameters
     ----------
     weight_shards, expert_shards : int
-        Ranks among which weights, gradients and optimizer states are cut besides tensor parallelism (and
-        expert parallelism, for the experts'): the ranks of FSDP; 1: none.
+        Ranks of FSDP that shard weights, gradients and optimizer states, in addition to tensor parallelism
+        (and expert parallelism, for experts); 1 without FSDP.
     state_shards, expert_state_shards : int
         The same for the optimizer's state only, by ZeRO.
     shards_gradients : bool
-        Gradients are cut as the optimizer's state is, by ZeRO; that of one layer at a time is entire.
+        Gradients are sharded like the optimizer's state, by ZeRO; one layer at a time has a full gradient.
     reshard_after_forward : bool
-        Of sharded weights, whole layers are dropped after use and gathered again for the backward pass.
+        Gathered layers are dropped after use and gathered again for the backward pass.
     keeps_whole_gradients : bool
-        Of sharded weights, gradients of all layers are added up whole until the last micro-batch, and
-        scattered then; else each layer's are scattered at once.
+        With sharded weights, full gradients of all layers are accumulated until the last micro-batch and then
+        scattered; else each layer's gradient is scattered immediately.
     prefetch : int
         Layers gathered ahead.
     recompute : str
-        "none", "attention" (score matrices) or "full" (all but inputs of blocks, and what the head saves).
+        "none", "attention" (score matrices) or "full" (all but inputs of blocks, and tensors of the head).
     fused_attention : bool
         Score matrices never reach memory.
     gathers_first : bool
         Tokens are gathered along tp before they are exchanged along ep; else copies of them afterwards.
     weight_bytes, element_bytes, gradient_bytes, optimizer_bytes : int
-        Per parameter as it is kept, per element as it is computed with, per gradient, and per parameter of
-        the optimizer's state, master weights included.
+        Bytes of a stored weight, of an element in computations, of a gradient, and of a parameter's optimizer
+        state with its master weight.
     block_weight_bytes : int, optional
-        Per parameter of blocks (layers that leave keys and values), where these are kept in other widths.
+        Bytes of a stored weight of blocks (layers that leave keys and values), if they have another width.
     is_training : bool
-        Else there are neither gradients nor optimizer, nothing is saved, and a cache is kept.
+        Otherwise, a cache replaces gradients, optimizer states and saved activations.
     """
 
     weight_shards: int = 1
@@ -91,17 +92,18 @@ class MemoryParts:
     Parameters
     ----------
     weights_bytes, gradients_bytes, optimizer_bytes : float
-        As they are kept, sharded.
+        Stored shards.
     gathered_bytes : float
-        Weights of whole layers gathered at once, and whole gradients before they are scattered.
+        Weights of layers that are gathered together, and full gradients before they are scattered.
     activations_bytes : float
-        Saved for the backward pass, of all micro-batches in flight; with full recomputation, those of the
-        layer that is computed again as well.
+        Saved for the backward pass, of all micro-batches in flight; with full recomputation, also those of
+        the layer that is recomputed.
     logits_bytes : float
-        Of one micro-batch: in the training precision, in fp32, and the loss's terms or gradient in fp32.
+        Logits of one micro-batch in the training precision and in fp32, and the loss's terms or gradient in
+        fp32.
     buffers_bytes : float
-        The largest of each kind that communicates: tokens for experts and back, gathered tokens, keys and
-        values.
+        The largest buffer of each kind of communication: tokens to experts and back, gathered tokens, keys
+        and values.
     cache_bytes : float
         Keys and values for decoding.
     """
@@ -117,42 +119,42 @@ class MemoryParts:
 
     @property
     def total_bytes(self) -> float:
-        """All parts."""
+        """Sum of all parts."""
         return sum(self.by_part.values())
 
     @property
     def by_part(self) -> dict[str, float]:
-        """Bytes by the part's name, for reports."""
+        """Bytes by name of the part, for reports."""
         return {field.name.removesuffix("_bytes"): getattr(self, field.name) for field in fields(self)}
 
 
 def memory_parts(
-    pieces: Sequence[Sequence[ModelLayer]],
+    stages: Sequence[Sequence[ModelLayer]],
     order: Iterable[tuple[int, bool]],
     local: LocalWork,
     keeping: ActivationPolicy,
     *,
     read: LocalWork | None = None,
 ) -> MemoryParts:
-    """The peak of each part on one device.
+    """Return the peak of each part on one device.
 
     Parameters
     ----------
-    pieces : sequence of sequences of ModelLayer
-        Of the model, that this device's pipeline stage has: one, or several if they are interleaved.
+    stages : sequence of sequences of ModelLayer
+        Layers of each virtual stage on this device; one without interleaving.
     order : iterable of (int, bool)
-        Passes of the stage in their order: which of `pieces`, and whether it is a forward pass; ((0, True),
-        (0, False)) without a pipeline.
+        Passes in their order: the virtual stage, and whether it is a forward pass; ((0, True), (0, False))
+        without a pipeline.
     local : LocalWork
         A micro-batch of this device.
     keeping : Keeping
     read : LocalWork, optional
-        What logits are made of, where that is not all of `local`: the last token of each prompt.
+        Tokens that have logits, e.g. the last one of each prompt; default all of `local`.
 
     Raises
     ------
     TreadleError
-        If a piece goes backward more often than forward.
+        If a virtual stage has more backward than forward passes.
 
     Examples
     --------
@@ -163,26 +165,32 @@ def memory_parts(
     >>> parts.weights_bytes, parts.optimizer_bytes
     (248879616.0, 1493277696.0)
     """
-    layers = [layer for piece in pieces for layer in piece]
-    weights = sum(_kept(layer, local, keeping) for layer in layers)
-    states = sum(_kept(layer, local, keeping, of_state=True) for layer in layers)
+    layers = [*chain.from_iterable(stages)]
+    weights = sum(_stored(layer, local, keeping) for layer in layers)
+    states = sum(_stored(layer, local, keeping, of_state=True) for layer in layers)
     is_training = keeping.is_training
-    # without a backward pass: what one layer makes, which the next one uses up
-    flowing = max((_kept_of_layer(layer, local, keeping) for layer in layers), default=0.0)
+    logits = sum(
+        _saved_bytes(layer, part, read or local, keeping)
+        for layer in layers
+        for part in layer.saved
+        if part.name == LOGITS
+    )
+    # without a backward pass only one layer's output is live at a time
+    flowing = max((_saved_by_layer(layer, local, keeping) for layer in layers), default=0.0)
     return MemoryParts(
-        sum(_kept(layer, local, keeping) * _weight_bytes(layer, keeping) for layer in layers),
+        sum(_stored(layer, local, keeping) * _weight_bytes(layer, keeping) for layer in layers),
         (states if keeping.shards_gradients else weights) * keeping.gradient_bytes * is_training,
         states * keeping.optimizer_bytes * is_training,
-        _gathered(pieces, local, keeping),
-        _activations(pieces, order, local, keeping) if is_training else flowing,
-        _logits(layers, read or local, keeping),
+        _gathered(stages, local, keeping),
+        _activations(stages, order, local, keeping) if is_training else flowing,
+        (_LOGIT_COPIES if is_training else 1) * logits,
         _buffers(layers, local, keeping),
         0.0 if is_training else sum(_cache(layer, local, keeping) for layer in layers),
     )
 
 
-def _whole(weight: Weight, local: LocalWork) -> float:
-    """Elements of a weight on a rank of tensor and expert parallelism."""
+def _full(weight: Weight, local: LocalWork) -> float:
+    """Return the elements of a weight on a rank of tensor and expert parallelism."""
     return weight.elements / (local.tp if weight.split else 1) / (local.ep if weight.expert else 1)
 
 
@@ -190,11 +198,13 @@ def _shards(weight: Weight, keeping: ActivationPolicy) -> int:
     return keeping.expert_shards if weight.expert else keeping.weight_shards
 
 
-def _kept(layer: ModelLayer, local: LocalWork, keeping: ActivationPolicy, *, of_state: bool = False) -> float:
+def _stored(
+    layer: ModelLayer, local: LocalWork, keeping: ActivationPolicy, *, of_state: bool = False
+) -> float:
     found = 0.0
     for weight in layer.weights:
         state = (keeping.expert_state_shards if weight.expert else keeping.state_shards) if of_state else 1
-        found += _whole(weight, local) / _shards(weight, keeping) / state
+        found += _full(weight, local) / _shards(weight, keeping) / state
     return found
 
 
@@ -203,29 +213,28 @@ def _weight_bytes(layer: ModelLayer, keeping: ActivationPolicy) -> int:
     return keeping.weight_bytes if own is None or not layer.cache_elements else own
 
 
-def _gathered(pieces: Sequence[Sequence[ModelLayer]], local: LocalWork, keeping: ActivationPolicy) -> float:
-    """Whole layers beside the shards: those in use and ahead, and one gradient."""
+def _gathered(stages: Sequence[Sequence[ModelLayer]], local: LocalWork, keeping: ActivationPolicy) -> float:
+    """Return the bytes of gathered layers, in use and ahead, and of full gradients."""
 
     def sharded(layer: ModelLayer) -> float:
-        return sum(_whole(weight, local) for weight in layer.weights if _shards(weight, keeping) > 1)
+        return sum(_full(weight, local) for weight in layer.weights if _shards(weight, keeping) > 1)
 
     if keeping.shards_gradients:
-        entire = (
-            sum(_whole(weight, local) for weight in layer.weights) for piece in pieces for layer in piece
+        full = (
+            sum(_full(weight, local) for weight in layer.weights) for layer in chain.from_iterable(stages)
         )
-        return max(entire, default=0.0) * keeping.gradient_bytes
+        return max(full, default=0.0) * keeping.gradient_bytes
 
-    per_piece = [[sharded(layer) for layer in piece] for piece in pieces]
-    everything = sum(one for piece in per_piece for one in piece)
-    largest = max((one for piece in per_piece for one in piece), default=0.0)
-    at_once = everything
+    by_stage = [[sharded(layer) for layer in layers] for layers in stages]
+    sizes = [*chain.from_iterable(by_stage)]
+    gathered = sum(sizes)
     if keeping.reshard_after_forward or not keeping.is_training:
         window = 1 + keeping.prefetch
-        windows = [piece[at : at + window] for piece in per_piece for at in range(len(piece))]
-        at_once = max(map(sum, windows), default=0.0)
-    whole = everything if keeping.keeps_whole_gradients else largest
-    gradient = whole * keeping.gradient_bytes if keeping.is_training else 0.0
-    return at_once * keeping.element_bytes + gradient
+        windows = [layers[at : at + window] for layers in by_stage for at in range(len(layers))]
+        gathered = max(map(sum, windows), default=0.0)
+    gradients = sum(sizes) if keeping.keeps_whole_gradients else max(sizes, default=0.0)
+    gradient_bytes = gradients * keeping.gradient_bytes if keeping.is_training else 0.0
+    return gathered * keeping.element_bytes + gradient_bytes
 
 
 def _saved_bytes(layer: ModelLayer, part: Saved, local: LocalWork, keeping: ActivationPolicy) -> float:
@@ -236,54 +245,45 @@ def _saved_bytes(layer: ModelLayer, part: Saved, local: LocalWork, keeping: Acti
     return float(part.elements) * tokens / shards * keeping.element_bytes
 
 
-def _kept_of_layer(layer: ModelLayer, local: LocalWork, keeping: ActivationPolicy) -> float:
-    """Bytes that a layer saves of a micro-batch, logits apart."""
+def _saved_by_layer(layer: ModelLayer, local: LocalWork, keeping: ActivationPolicy) -> float:
+    """Return the bytes that a layer saves for a micro-batch, without logits."""
     has_scores = keeping.recompute != "attention" and not keeping.fused_attention
-    kept = [part for part in layer.saved if part.name != LOGITS and (has_scores or not part.in_attention)]
-    return sum(_saved_bytes(layer, part, local, keeping) for part in kept)
+    return sum(
+        _saved_bytes(layer, part, local, keeping)
+        for part in layer.saved
+        if part.name != LOGITS and (has_scores or not part.in_attention)
+    )
 
 
 def _activations(
-    pieces: Sequence[Sequence[ModelLayer]],
+    stages: Sequence[Sequence[ModelLayer]],
     order: Iterable[tuple[int, bool]],
     local: LocalWork,
     keeping: ActivationPolicy,
 ) -> float:
-    """The most that is saved at one time over the passes of the stage."""
-    whole = [[_kept_of_layer(layer, local, keeping) for layer in piece] for piece in pieces]
-    again = 0.0
-    if keeping.recompute == "full":
-        # Of each block its input is kept, or what it saves if that is less; one at a time is computed again.
-        saved = []
-        for layers, sizes in zip(pieces, whole, strict=True):
-            total = 0.0
-            for layer, own in zip(layers, sizes, strict=True):
+    """Return the peak of saved bytes over the passes of the stage."""
+    saved, recomputed = [0.0] * len(stages), 0.0
+    for stage, layers in enumerate(stages):
+        for layer in layers:
+            own = _saved_by_layer(layer, local, keeping)
+            if keeping.recompute == "full" and layer.is_checkpointed:
+                # a block keeps its input, if that is smaller; one block at a time is computed again
+                recomputed = max(recomputed, own)
                 entry = Saved("input", layer.boundary_elements, split=False)
-                least = _saved_bytes(layer, entry, local, keeping) if layer.is_checkpointed else own
-                total += min(own, least)
-                again = max(again, own * layer.is_checkpointed)
-            saved.append(total)
-    else:
-        saved = [sum(piece) for piece in whole]
-    in_flight = [0] * len(pieces)
-    live = most = 0.0
-    for piece, is_forward in order:
-        in_flight[piece] += 1 if is_forward else -1
-        if in_flight[piece] < 0:
-            raise TreadleError(f"order of passes: piece {piece} goes backward more often than forward")
-        live = sum(count * size for count, size in zip(in_flight, saved, strict=True))
-        most = max(most, live)
-    return most + again
-
-
-def _logits(layers: Sequence[ModelLayer], local: LocalWork, keeping: ActivationPolicy) -> float:
-    copies = _LOGIT_COPIES if keeping.is_training else 1
-    logits = [(layer, part) for layer in layers for part in layer.saved if part.name == LOGITS]
-    return copies * sum(_saved_bytes(layer, part, local, keeping) for layer, part in logits)
+                own = min(own, _saved_bytes(layer, entry, local, keeping))
+            saved[stage] += own
+    in_flight = [0] * len(stages)
+    most = 0.0
+    for stage, is_forward in order:
+        in_flight[stage] += 1 if is_forward else -1
+        if in_flight[stage] < 0:
+            raise TreadleError(f"order of passes: stage {stage} has more backward than forward passes")
+        most = max(most, sum(count * size for count, size in zip(in_flight, saved, strict=True)))
+    return most + recomputed
 
 
 def _buffers(layers: Sequence[ModelLayer], local: LocalWork, keeping: ActivationPolicy) -> float:
-    """Tokens to experts and back; tokens of all tensor ranks; keys and values of whole sequences."""
+    """Return the bytes of tokens to experts and back, of gathered tokens, and of gathered keys and values."""
     exchanged = gathered = passed = 0.0
     for layer in layers:
         tokens = float(local.tokens_here(layer.stream))
@@ -296,28 +296,20 @@ def _buffers(layers: Sequence[ModelLayer], local: LocalWork, keeping: Activation
         if local.tp > 1 and layer.reductions:
             gathered = max(gathered, layer.boundary_elements * tokens)
         if local.cp > 1:
-            pieces = min(local.tp, layer.kv_pieces)
-            passed = max(passed, layer.kv_elements * tokens * local.cp / pieces)
+            n_parts = min(local.tp, layer.kv_pieces)
+            passed = max(passed, layer.kv_elements * tokens * local.cp / n_parts)
     return (exchanged + gathered + passed) * keeping.element_bytes
 
 
 def _cache(layer: ModelLayer, local: LocalWork, keeping: ActivationPolicy) -> float:
     tokens = local.tokens[layer.stream]
-    kept = min(tokens, layer.cache_window or tokens)
-    elements = float(local.sequences) * layer.cache_elements * kept / local.cp
+    cached = min(tokens, layer.cache_window or tokens)
+    elements = float(local.sequences) * layer.cache_elements * cached / local.cp
     return elements / min(local.tp, layer.kv_pieces) * keeping.element_bytes
 
 
 def missing_bytes(parts: Sequence[MemoryParts], memory_bytes: int) -> str:
-    """What does not fit, in words; "" if every device's parts do.
-
-    Parameters
-    ----------
-    parts : sequence of MemoryParts
-        Of each pipeline stage.
-    memory_bytes : int
-        Of a device.
-    """
+    """Describe the excess of the largest pipeline stage over a device's memory; "" if all stages fit."""
     worst = max(parts, key=lambda one: one.total_bytes)
     if worst.total_bytes <= memory_bytes:
         return ""

@@ -1,8 +1,8 @@
-"""Accelerators: peak speeds by precision, memory and its bandwidth, from their makers' data sheets.
+"""Accelerators: peak speeds by precision, memory and its bandwidth, from the vendors' data sheets.
 
-Peaks are of dense products (data sheets of NVIDIA often print twice as much, "with sparsity"), of one device
-as software sees it: an MI250 is two, and counts here as one of its two dies. Memory is what data sheets call
-GB and what devices have in powers of 1024.
+Peaks are those of dense products (NVIDIA's data sheets often print twice as much, "with sparsity"). A device
+is one that software sees: an MI250 is two devices, one per die. The data sheets' GB of memory are powers of
+1024.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from treadle.units import parse_bandwidth, parse_size
 ELEMENT_BYTES: Mapping[str, int] = MappingProxyType({"fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2, "fp8": 2})
 """Bytes of an element of weights and activations, by the precision of products.
 
-fp8 is that of the operands only: weights that are trained stay, and activations mostly stay, in bf16.
+fp8 applies to operands only: trained weights and most activations stay in bf16.
 """
 SERVED_WEIGHT_BYTES: Mapping[str, int] = MappingProxyType({"fp8": 1})
-"""Bytes of a weight of blocks in checkpoints to serve at a precision, where they are fewer.
+"""Bytes of a block's weight in checkpoints for inference at a precision, where they are fewer.
 
-Embedding and head stay in 16 bits there, as in the weights published with DeepSeek-V3 (its norms and routers,
-.02% of it, do so too and are not told apart).
+Embedding and head stay in 16 bits there, as in the weights published with DeepSeek-V3. (So do its norms and
+routers, .02% of the weights, which is neglected.)
 """
 _MOST_TEXT = 100_000
 
@@ -43,7 +43,7 @@ class Accelerator:
     ----------
     name : str
     peak_flops : mapping of str to float
-        FLOP/s of dense matrix products by precision: fp32, tf32, bf16, fp16, fp8; those that it has.
+        FLOP/s of dense matrix products by supported precision: fp32, tf32, bf16, fp16, fp8.
     memory_bytes : int
     memory_bytes_per_s : float
         Bandwidth of its memory.
@@ -57,13 +57,7 @@ class Accelerator:
     source: str
 
     def peak(self, precision: str) -> float:
-        """FLOP/s of dense products at a precision.
-
-        Raises
-        ------
-        TreadleError
-            If the device has none; says which it has.
-        """
+        """Return the FLOP/s of dense products at a precision; TreadleError if it is not supported."""
         if precision not in self.peak_flops:
             raise TreadleError(
                 f"device {self.name} has no {precision[:20]!r} products; it has {', '.join(self.peak_flops)}"
@@ -127,7 +121,7 @@ ACCELERATORS: Mapping[str, Accelerator] = MappingProxyType(
 
 
 def accelerator(name: str) -> Accelerator:
-    """The preset of a name, however it is spelt.
+    """Return the preset of a name, ignoring case and separators.
 
     Raises
     ------
@@ -157,18 +151,18 @@ class _Device(Table, frozen=True):
 
 
 def read_accelerator(text: str) -> Accelerator:
-    """A device from a TOML text of the user's own.
+    """Parse a device from TOML.
 
     Parameters
     ----------
     text : str
         With ``name``, ``memory`` (a size with a unit), ``memory_bandwidth`` (a bandwidth with a unit), a
-        table ``tflops`` of dense TFLOP/s by precision, and perhaps ``source``.
+        table ``tflops`` of dense TFLOP/s by precision, and optionally ``source``.
 
     Raises
     ------
     FormatError
-        If the text is no TOML, lacks a key, has one too many, or a number that no device has.
+        If the TOML is malformed, has missing or unknown keys, or numbers out of range.
 
     Examples
     --------
@@ -181,7 +175,7 @@ def read_accelerator(text: str) -> Accelerator:
     device = read_toml(text, _Device, source="device file")
     if not (device.name.strip() and (device.name + device.source).isprintable()):
         raise FormatError(
-            f"device file: name {device.name[:40]!r}: expected letters that can be printed on a line"
+            f"device file: name {device.name[:40]!r}: expected printable characters on one line"
         )
     for precision in device.tflops:
         if precision not in ELEMENT_BYTES:

@@ -1,4 +1,4 @@
-"""Settings near those of a step that does not fit into memory, found by computing the memory of each."""
+"""Search for settings that fit into memory, near those of a step that does not."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ _MOST_TP = 8
 """Ranks of tensor parallelism that share a box on most machines."""
 
 _KINDS = ("recompute", "micro-batches", "zero", "fsdp", "tp", "pp")
-"""Of changes, from the least on."""
+"""Kinds of changes, the smallest first."""
 _Change: TypeAlias = tuple[dict[str, str], Mapping[str, Any]]
-"""Options on the command line, and fields of the mesh's or the step's options."""
+"""Options on the command line, and changed fields of the options, or the mesh."""
 
 
 @dataclass(frozen=True)
 class Alternative:
-    """Settings that take less memory than those given.
+    """Settings that take less memory than the given ones.
 
     Parameters
     ----------
     options : str
-        On the command line, in place of those given.
+        Options on the command line that replace the given ones.
     memory_bytes : float
-        Of a rank of the pipeline stage that needs most.
+        Memory of a rank, at the pipeline stage that needs most.
     fits : bool
     """
 
@@ -43,7 +43,7 @@ class Alternative:
 
 
 def fitting_settings(setup: TrainingSetup) -> tuple[Alternative, ...]:
-    """Settings that fit, with one change each, or two where one is not enough; else the least found."""
+    """Return settings that fit, with one change, or two if one is not enough; else the smallest found."""
     least: Alternative | None = None
     for n_changes in (1, 2):
         found: list[Alternative] = []
@@ -65,7 +65,7 @@ def fitting_settings(setup: TrainingSetup) -> tuple[Alternative, ...]:
 def _changed(
     setup: TrainingSetup, kinds: Sequence[str], given: dict[str, str]
 ) -> Iterator[tuple[dict[str, str], float]]:
-    """Options with a change of each kind, and the bytes of a rank with them, smaller changes first."""
+    """Yield options with a change of each kind, and the bytes of a rank with them, smaller changes first."""
     if not kinds:
         yield given, max(parts.total_bytes for parts in step_memory(setup))
         return
@@ -79,7 +79,7 @@ def _changed(
 
 
 def _changes(setup: TrainingSetup, kind: str) -> Iterator[_Change]:
-    """All changes of a kind, smaller ones first."""
+    """Yield all changes of a kind, smaller ones first."""
     options, mesh = setup.options, setup.mesh
     if kind == "recompute":
         for more in list(Recompute)[list(Recompute).index(options.recompute) + 1 :]:
@@ -102,7 +102,7 @@ def _changes(setup: TrainingSetup, kind: str) -> Iterator[_Change]:
 
 
 def _more(setup: TrainingSetup, axis: str, most: int) -> Iterator[_Change]:
-    """Twice as many ranks along an axis, and so on, taken from replicas or shards."""
+    """Yield meshes with 2, 4, ... times as many ranks along an axis, taken from replicas or shards."""
     sizes = dict(zip(setup.mesh.axis_names, setup.mesh.shape, strict=True))
     if axis not in sizes:  # stages are far apart, ranks of tensor parallelism are neighbours
         sizes = {axis: 1, **sizes} if axis == "pp" else {**sizes, axis: 1}

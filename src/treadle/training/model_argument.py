@@ -1,4 +1,4 @@
-"""Models as people name them: of the zoo, a file of Hugging Face, a table of layers."""
+"""Models as users give them: a name of the zoo, a file of Hugging Face, or a table of layers."""
 
 from __future__ import annotations
 
@@ -17,14 +17,10 @@ _SUFFIXES = (".json", ".csv")
 
 
 def as_model(value: object, *, samples: bool = False) -> TrainingModel:
-    """The value itself, the zoo's of a name, or that of a file; TreadleError for what is none.
+    """Return a model from a value, a name of the zoo, or a file; TreadleError for anything else.
 
-    Parameters
-    ----------
-    value : TrainingModel, str or Path
-        A name of the zoo wins over a file; ``./name`` is the file.
-    samples : bool
-        A table's layers count per sample, not per token.
+    A name of the zoo takes precedence over a file; ``./name`` is the file. With `samples`, a table's layers
+    count per sample, not per token.
     """
     if isinstance(value, TrainingModel):
         return value

@@ -1,4 +1,4 @@
-"""Serving on fabrics, simulated: time to the first token, and per token, by batch and schedule."""
+"""Results of simulated serving on fabrics: time to the first token, and per token, by batch and schedule."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from treadle.training.models.training_model import TrainingModel
 from treadle.training.serving import ServingOutcome, ServingPhase
 
 DEFAULT_BATCHES = (1, 8, 64)
-"""Sequences at once, of each replica."""
+"""Concurrent sequences of each replica."""
 
 
 @brief("fabric", "schedule", "sequences", "outcome")
 @dataclass(frozen=True)
 class ServeRow:
-    """A phase on a fabric, by one way of scheduling, for so many sequences at once.
+    """A phase on a fabric, by one kind of schedule, for a number of concurrent sequences.
 
     Parameters
     ----------
     fabric, schedule, words : str
     sequences : int
-        On all ranks together.
+        Sequences on all ranks together.
     outcome : ServingOutcome
     model_words : tuple of str
-        How times of communication are found.
+        Models of the communication times.
 
     Examples
     --------
@@ -49,7 +49,7 @@ class ServeRow:
 @format_choice("treadle.render.training:phase_rows")
 @dataclass(frozen=True)
 class ServeResult(Tabular):
-    """Phases side by side: a row for each fabric, schedule and batch.
+    """Phases with a row for each fabric, schedule and batch.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ class ServeResult(Tabular):
     phase : ServingPhase
     rows : tuple of ServeRow
     notes : tuple of str
-        What was assumed.
+        Assumptions.
     seconds : float
         CPU time.
 
@@ -79,7 +79,7 @@ class ServeResult(Tabular):
     seconds: float
 
     def records(self) -> list[dict[str, Cell]]:
-        """A row for each fabric, schedule and batch."""
+        """Return a row for each fabric, schedule and batch."""
         return [
             plain_row(
                 {

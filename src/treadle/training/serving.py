@@ -1,8 +1,7 @@
 """Serving: the first token of a prompt, and each token after it, with tensor and expert parallelism.
 
-Prefill passes whole prompts, decoding one token for each sequence, which reads the keys and values of those
-before. A forward pass has nothing to overlap with: what is computed waits for what is communicated, layer by
-layer.
+Prefill passes entire prompts. Decoding passes one token per sequence, which reads the keys and values of
+those before. A forward pass overlaps with nothing: computation waits for communication, layer by layer.
 """
 
 from __future__ import annotations
@@ -34,14 +33,14 @@ from treadle.training.timeline.timeline import DeviceTime, Timeline
 from treadle.training.training_options import TrainingOptions
 
 SERVING_AXES = ("dp", "tp", "ep")
-"""That a mesh for serving may have."""
+"""Supported axes of a mesh."""
 
 
 class ServingPhase(StrEnum):
-    """What is done for a request."""
+    """Phase of a request."""
 
     PREFILL = "prefill"
-    """All tokens of the prompt at once: the time to the first token."""
+    """All tokens of the prompt together: the time to the first token."""
     DECODE = "decode"
     """One token after the others: the time per token."""
 
@@ -49,33 +48,33 @@ class ServingPhase(StrEnum):
 @brief("model", "phase", "mesh", "sequences")
 @dataclass(frozen=True)
 class ServingSetup:
-    """What is served, on what, and how much at once.
+    """Model, mesh, devices and load of a phase.
 
     Parameters
     ----------
     model : TrainingModel
-        Of tokens, some of whose layers keep keys and values.
+        A model of tokens, some of whose layers keep keys and values.
     mesh : Mesh
-        With axes of `SERVING_AXES`: replicas have sequences of their own, and so have ranks of ep.
+        Has axes of `SERVING_AXES`; replicas have different sequences, and so have ranks of ep.
     device : Accelerator
     times : ComputeTimes
     phase : ServingPhase
     sequences : int
-        At once, on all ranks together.
+        Concurrent sequences on all ranks together.
     tokens : mapping of str to int
-        Of a prompt, or before the token that is decoded, by stream of the model.
+        Tokens of a prompt, or before the decoded token, by stream of the model.
     capacity_factor : Fraction
         Tokens sent to experts over tokens routed.
     weight_bytes, element_bytes : int
-        Of weights as they are kept, of activations and of keys and values.
+        Bytes of stored weights, and of activations, keys and values.
     block_weight_bytes : int, optional
-        Of weights of blocks (layers that leave keys and values), where these are kept in other widths.
+        Bytes of stored weights of blocks (layers that leave keys and values), if they have another width.
 
     Raises
     ------
     ScheduleError
-        If the mesh has other axes or the model nothing to share along them, replicas do not share the
-        sequences equally, the model keeps nothing from token to token, or has too few positions.
+        If the mesh has other axes or the model nothing to shard along them, replicas do not divide the
+        sequences, the model has no cache, or too few positions.
     """
 
     model: TrainingModel
@@ -95,26 +94,24 @@ class ServingSetup:
         layout = ParallelLayout(self.mesh)
         if others := [axis for axis in layout.among(*AXIS_FORMS) if axis not in SERVING_AXES]:
             raise ScheduleError(
-                f"mesh {self.mesh.notation}: serving knows no axis {others[0]}; expected some of "
+                f"mesh {self.mesh.notation}: serving does not support an axis {others[0]}; expected some of "
                 f"{', '.join(SERVING_AXES)}"
             )
         check_suitable(self.model, layout)
         if missing := [stream for stream in self.model.streams if self.tokens.get(stream, 0) < 1]:
-            raise ScheduleError(f"model {self.model.name}: how many tokens has stream {missing[0]!r}?")
+            raise ScheduleError(f"model {self.model.name}: tokens of the stream {missing[0]!r} are missing")
         check_positions(self.model, self.tokens)
         if not any(layer.cache_elements for layer in self.model.layers):
-            raise ScheduleError(
-                f"model {self.model.name}: keeps no keys and values, so that nothing is decoded"
-            )
+            raise ScheduleError(f"model {self.model.name}: keeps no keys and values, so it cannot decode")
         if self.sequences < 1 or self.sequences % layout.replicas:
             raise ScheduleError(
                 f"batch of {self.sequences}: expected a multiple of {layout.replicas}, the ranks of mesh "
-                f"{self.mesh.notation} with sequences of their own"
+                f"{self.mesh.notation} with different sequences"
             )
 
     @property
     def is_decoding(self) -> bool:
-        """One token of each sequence."""
+        """Whether one token of each sequence is computed."""
         return self.phase is ServingPhase.DECODE
 
     @cached_property
@@ -127,15 +124,15 @@ class ServingSetup:
 
     @property
     def read(self) -> LocalWork:
-        """What logits are made of: the last token of each sequence."""
+        """Tokens that have logits: the last one of each sequence."""
         return replace(self.local, tokens=dict.fromkeys(self.tokens, 1))
 
     @property
     def passes(self) -> list[tuple[ModelLayer, LocalWork]]:
-        """Layers in order, and what a rank does in each.
+        """Layers in order, with a rank's work in each.
 
-        After the last layer that keeps keys and values (in the head) a prompt's last token is all that
-        counts; decoding passes the layers of the last layer's stream only.
+        After the last layer that keeps keys and values (in the head), only a prompt's last token is needed.
+        Decoding passes only the layers of the last layer's stream.
         """
         layers = self.model.layers
         last = max(place for place, layer in enumerate(layers) if layer.cache_elements)
@@ -148,25 +145,19 @@ class ServingSetup:
 @brief("seconds", "tokens_per_s")
 @dataclass(frozen=True)
 class ServingOutcome:
-    """A simulated phase.
-
-    Parameters
-    ----------
-    setup : ServingSetup
-    timeline : Timeline
-    """
+    """A simulated phase."""
 
     setup: ServingSetup
     timeline: Timeline
 
     @property
     def seconds(self) -> Seconds:
-        """To the first token, or per token."""
+        """Seconds to the first token, or per token."""
         return self.timeline.total_s
 
     @cached_property
     def device_time(self) -> DeviceTime:
-        """What they go to."""
+        """Parts of the time."""
         return self.timeline.device_time(0)
 
     @property
@@ -177,7 +168,7 @@ class ServingOutcome:
 
     @property
     def memory(self) -> MemoryParts:
-        """What a rank must hold, with the keys and values of all its sequences."""
+        """Memory of a rank, with the keys and values of all its sequences."""
         keeping = ActivationPolicy(
             weight_bytes=self.setup.weight_bytes,
             element_bytes=self.setup.element_bytes,
@@ -188,14 +179,7 @@ class ServingOutcome:
 
 
 def simulate_phase(setup: ServingSetup, costs: Costs) -> ServingOutcome:
-    """A phase of serving with these costs of communication.
-
-    Parameters
-    ----------
-    setup : ServingSetup
-    costs : Costs
-        Along tp and ep, of the sizes of one forward pass.
-    """
+    """Simulate a phase of serving with the given costs of communication along tp and ep."""
     options = TrainingOptions(
         kappa=1,
         sequence_parallel=False,

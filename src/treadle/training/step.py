@@ -1,4 +1,4 @@
-"""A step of training, simulated: model, mesh, devices and costs of communication in, times out."""
+"""Simulation of a training step, from model, mesh, devices and costs of communication."""
 
 from __future__ import annotations
 
@@ -29,37 +29,37 @@ from treadle.training.timeline.timeline import DeviceTime, Timeline
 from treadle.training.training_options import BUCKETS, ExpertOrder, TrainingOptions
 
 MOST_PASSES = 2 * 10**6
-"""Of layers with micro-batches, forward and backward: a minute or so of simulation."""
+"""Largest number of passes of layers with micro-batches: about a minute of simulation."""
 
 
 @brief("model", "mesh", "sequences")
 @dataclass(frozen=True)
 class TrainingSetup:
-    """What is trained, on what, and how.
+    """Model, mesh, devices and options of a training step.
 
     Parameters
     ----------
     model : TrainingModel
     mesh : Mesh
-        Its axes are called as in `treadle.training.forms.axes.AXIS_FORMS`.
+        Has axes of `treadle.training.forms.axes.AXIS_FORMS`.
     device : Accelerator
-        Each rank's.
+        Device of each rank.
     precision : str
-        Of matrix products: whose peak the MFU refers to.
+        Precision of matrix products, to whose peak the MFU refers.
     times : ComputeTimes
-        Seconds of computing on a rank.
+        Compute times of a rank.
     sequences : int
-        Of a step on all ranks together (samples, where the model's unit is one).
+        Sequences (or samples) of a step on all ranks together.
     tokens : mapping of str to int
-        Of a sequence, by stream of the model; {"": 1} for samples.
+        Tokens of a sequence, by stream of the model; {"": 1} for samples.
     options : TrainingOptions
 
     Raises
     ------
     ScheduleError
-        If the mesh's axes have no meaning or nothing to share in this model, the batch or the sequences
-        cannot be shared equally, a stream is missing or too long for the model's positions, or there are more
-        than `MOST_PASSES` to simulate.
+        If the mesh's axes have no meaning or nothing to shard in this model, the batch or the sequences
+        cannot be divided equally, a stream is missing or too long for the model's positions, or there are
+        more than `MOST_PASSES` passes.
     """
 
     model: TrainingModel
@@ -73,7 +73,7 @@ class TrainingSetup:
 
     def __post_init__(self) -> None:
         if missing := [stream for stream in self.model.streams if stream not in self.tokens]:
-            raise ScheduleError(f"model {self.model.name}: how many tokens has stream {missing[0]!r}?")
+            raise ScheduleError(f"model {self.model.name}: tokens of the stream {missing[0]!r} are missing")
         check_suitable(self.model, ParallelLayout(self.mesh))
         check_positions(self.model, self.tokens)
         self.device.peak(self.precision)
@@ -92,7 +92,7 @@ class TrainingSetup:
 
     @property
     def local(self) -> LocalWork:
-        """A rank's part of a micro-batch, as times of computing take it."""
+        """A rank's part of a micro-batch, for compute times."""
         layout = self.rank_part.layout
         return LocalWork(
             self.rank_part.sequences,
@@ -105,7 +105,7 @@ class TrainingSetup:
 
     @property
     def activation_policy(self) -> ActivationPolicy:
-        """How a rank keeps what it must remember."""
+        """Storage on a rank."""
         layout, options = self.rank_part.layout, self.options
         shards = {kind: layout.size(*layout.shard_axes(expert=kind)) for kind in (False, True)}
         states = {kind: layout.size(*self.rank_part.state_axes(expert=kind)) for kind in (False, True)}
@@ -129,7 +129,7 @@ class TrainingSetup:
 
     @property
     def flops(self) -> Fraction:
-        """Model FLOPs of a step, forward and backward, without what is recomputed."""
+        """Model FLOPs of a step, forward and backward, without recomputation."""
         return self.sequences * self.model.step_flops(self.tokens)
 
 
@@ -138,7 +138,7 @@ def _layer_seconds(setup: TrainingSetup) -> list[LayerSeconds]:
 
 
 def step_memory(setup: TrainingSetup, placed: PlacedModel | None = None) -> tuple[MemoryParts, ...]:
-    """What a rank of each stage must hold; ScheduleError if the model cannot be cut into stages."""
+    """Return the memory of a rank of each stage; ScheduleError if the model cannot be cut into stages."""
     placed = placed or divide_model(setup.model.layers, _layer_seconds(setup), setup.rank_part)
     batches, interleave = setup.options.micro_batches, setup.options.interleave
     found = []
@@ -160,11 +160,11 @@ class StepOutcome:
     ----------
     setup : TrainingSetup
     placed : PlacedModel
-        Which layers are on which stage; device s of the timeline is a rank of stage s.
+        Layers of each stage; device s of the timeline is a rank of stage s.
     timeline : Timeline
-        Every task, its start and its end.
+        Start and end of every task.
     bucket_bytes : int, optional
-        Of the gradients' buckets, where there are any: as given, or the best.
+        Capacity of the gradients' buckets, if there are any: the given or the best one.
     """
 
     setup: TrainingSetup
@@ -179,12 +179,12 @@ class StepOutcome:
 
     @cached_property
     def device_times(self) -> tuple[DeviceTime, ...]:
-        """What the time of each stage's ranks goes to."""
+        """Parts of the time of each stage's ranks."""
         return tuple(map(self.timeline.device_time, self.timeline.devices))
 
     @property
     def compute_s(self) -> Seconds:
-        """Seconds of computing without communication beside it; mean of the stages, as the three below."""
+        """Seconds of computation at full speed; a mean over the stages, like the three values below."""
         return self._mean(one.compute_s for one in self.device_times)
 
     def _mean(self, seconds: Iterable[Seconds]) -> Seconds:
@@ -192,12 +192,12 @@ class StepOutcome:
 
     @property
     def contention_s(self) -> Seconds:
-        """Seconds that computing takes longer because of the communication beside it."""
+        """Seconds by which concurrent communication slows down computation."""
         return self._mean(one.contention_s for one in self.device_times)
 
     @property
     def exposed_s(self) -> dict[Category, Seconds]:
-        """Seconds in which nothing is computed, by what is communicated then; only those that there are."""
+        """Seconds without computation, by category of the communication, without zeros."""
         found = (
             (category, self._mean(one.exposed_s.get(category, 0) for one in self.device_times))
             for category in Category
@@ -211,18 +211,18 @@ class StepOutcome:
 
     @cached_property
     def memory(self) -> tuple[MemoryParts, ...]:
-        """What a rank of each stage must hold, part by part."""
+        """Memory of a rank of each stage, part by part."""
         return step_memory(self.setup, self.placed)
 
     @property
     def mfu(self) -> float:
-        """Model FLOPs utilisation: FLOPs of the model, none recomputed, over (peak x ranks x iteration)."""
+        """Model FLOPs utilisation: FLOPs without recomputation over (peak x ranks x iteration)."""
         peak = self.setup.device.peak(self.setup.precision) * self.setup.mesh.n_ranks
         return float(self.setup.flops) / (peak * float(self.iteration_s))
 
     @property
     def flops_per_rank_per_s(self) -> float:
-        """Model FLOP/s of a rank, as papers print it: no FLOPs of recomputation."""
+        """Model FLOP/s of a rank, without recomputation, as in papers."""
         return float(self.setup.flops) / (self.setup.mesh.n_ranks * float(self.iteration_s))
 
     @property
@@ -232,31 +232,18 @@ class StepOutcome:
 
 
 def simulate_step(setup: TrainingSetup, costs: Costs) -> StepOutcome:
-    """A step with these costs of communication.
+    """Simulate a step with the given costs of communication.
 
-    Parameters
-    ----------
-    setup : TrainingSetup
-    costs : Costs
-        Asked once for each kind, axes and size.
-
-    Returns
-    -------
-    StepOutcome
-        With the best of `BUCKETS`, where gradients are summed in buckets whose size is not given.
-
-    Raises
-    ------
-    ScheduleError
-        If the model cannot be cut into the stages of the mesh, or the micro-batches not be interleaved.
+    If gradients are summed in buckets without a given capacity, the result has the best of `BUCKETS`. Raises
+    ScheduleError if the model cannot be cut into the stages of the mesh, or micro-batches cannot be
+    interleaved.
     """
     known = RememberedCosts(costs)
     setup = replace(setup, options=with_quicker_order(setup.rank_part, setup.model.layers, known).options)
     seconds = _layer_seconds(setup)
     placed = divide_model(setup.model.layers, seconds, setup.rank_part)
-    layout, options = setup.rank_part.layout, setup.options
-    has_buckets = layout.size("fsdp") == 1 and any(layout.replica_axes(expert=one) for one in (False, True))
-    best: StepOutcome | None = None
+    options, has_buckets = setup.options, setup.rank_part.layout.has_buckets
+    outcomes = []
     for capacity in BUCKETS if options.bucket_bytes is None and has_buckets else [options.bucket_bytes]:
         tasks = training_tasks(
             placed,
@@ -267,8 +254,5 @@ def simulate_step(setup: TrainingSetup, costs: Costs) -> StepOutcome:
             bucket_bytes=capacity or BUCKETS[0],
         )
         timeline = run_tasks(tasks, Contention(options.kappa, known.slowdowns))
-        found = StepOutcome(setup, placed, timeline, capacity if has_buckets else None)
-        if best is None or found.iteration_s < best.iteration_s:
-            best = found
-    assert best is not None
-    return best
+        outcomes.append(StepOutcome(setup, placed, timeline, capacity if has_buckets else None))
+    return min(outcomes, key=lambda one: one.iteration_s)

@@ -1,11 +1,13 @@
-"""What is written of a simulated step: trace, picture, Chakra traces, workload of a design."""
+"""Files of a simulated step: trace, plot, Chakra traces, workload of a design."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from treadle.atomic import new_folder, write_bytes
 from treadle.errors import FormatError, ScheduleError
@@ -20,13 +22,13 @@ from treadle.training.timeline.timeline import Timeline
 from treadle.training.train_result import TrainResult, TrainRow
 
 MOST_TRACED_RANKS = 4096
-"""Files of a folder of Chakra traces."""
+"""Most files of a folder of Chakra traces."""
 _MOST_NODES = 10**7
-"""Of all ranks' traces together."""
+"""Most nodes of all ranks' traces together."""
 
 
 def step_trace_of(result: TrainResult, row: TrainRow) -> Trace:
-    """The row's timeline, for viewers of traces (`step_trace.step_trace`).
+    """Return the row's timeline as a trace (`step_trace.step_trace`).
 
     Examples
     --------
@@ -47,7 +49,7 @@ def step_trace_of(result: TrainResult, row: TrainRow) -> Trace:
 
 
 def draw_step(result: TrainResult, row: TrainRow, *, file_format: str = "png") -> bytes:
-    """The row's timeline as a picture (`step_trace.step_drawing`).
+    """Plot the row's timeline (`step_trace.step_drawing`).
 
     Examples
     --------
@@ -65,7 +67,7 @@ def draw_step(result: TrainResult, row: TrainRow, *, file_format: str = "png") -
 
 
 def step_workload_of(result: TrainResult, row: TrainRow) -> str:
-    """What the row's step communicates, as TOML for ``treadle design --workload``.
+    """Return the collectives of the row's step as TOML for ``treadle design --workload``.
 
     Examples
     --------
@@ -81,7 +83,7 @@ def step_workload_of(result: TrainResult, row: TrainRow) -> str:
 
 
 def write_step_chakra(folder: Path | str, result: TrainResult, row: TrainRow) -> list[Path]:
-    """A Chakra execution trace for each rank, ``step.RANK.et``, and ``groups.json`` with the named groups.
+    """Write a Chakra execution trace for each rank, ``step.RANK.et``, and ``groups.json`` with named groups.
 
     Raises
     ------
@@ -94,7 +96,7 @@ def write_step_chakra(folder: Path | str, result: TrainResult, row: TrainRow) ->
 
     Notes
     -----
-    Nothing has loaded these into a simulator here: they are read back by the schema only.
+    Tests read these files back by their schema; no simulator has loaded them.
 
     Examples
     --------
@@ -113,121 +115,84 @@ def write_step_chakra(folder: Path | str, result: TrainResult, row: TrainRow) ->
     if mesh.n_ranks > MOST_TRACED_RANKS or n_tasks * mesh.n_ranks > _MOST_NODES * len(timeline.devices):
         raise ScheduleError(
             f"Chakra: {mesh.n_ranks} ranks with {n_tasks} tasks; expected at most {MOST_TRACED_RANKS} ranks "
-            f"and {_MOST_NODES} nodes in all"
+            f"and {_MOST_NODES} nodes in total"
         )
-    traces = _RankTraces(mesh, timeline)
-    files = {f"step.{rank}.et": emit_step_trace(rank, traces.nodes(rank)) for rank in range(mesh.n_ranks)}
-    files["groups.json"] = (json.dumps(traces.groups) + "\n").encode()
+    groups: dict[str, list[int]] = {}
+    traces = enumerate(_rank_traces(mesh, timeline, groups))
+    files = {f"step.{rank}.et": emit_step_trace(rank, nodes) for rank, nodes in traces}
+    files["groups.json"] = (json.dumps(groups) + "\n").encode()
     with new_folder(place):
         for name, data in files.items():
             write_bytes(place / name, data)
     return [place / name for name in files]
 
 
-class _RankTraces:
-    """Tasks of each rank: those of its stage, with the groups and neighbours that are its own."""
+def _rank_traces(mesh: Mesh, timeline: Timeline, groups: dict[str, list[int]]) -> Iterator[list[StepNode]]:
+    """Yield the tasks of each rank in the order of their start, and add its groups by name to `groups`.
 
-    def __init__(self, mesh: Mesh, timeline: Timeline) -> None:
-        self._mesh, self._tasks = mesh, timeline.tasks
-        self.groups: dict[str, list[int]] = {}
-        """Ranks by the group's name."""
-        self._group_of: dict[tuple[tuple[str, ...], int], str] = {}
-        self._order: dict[int, list[int]] = {device: [] for device in timeline.devices}
-        for place in sorted(range(len(self._tasks)), key=lambda one: (timeline.starts[one], one)):
-            self._order[self._tasks[place].device].append(place)
-        self._target: dict[int, int] = {}
-        """Stage to which a task sends: that of whoever waits for it elsewhere."""
-        for task in self._tasks:
-            for wait in task.waits_for:
-                if self._tasks[wait].device != task.device:
-                    self._target[wait] = task.device
-        lines = mesh.groups("pp") if ParallelLayout(mesh).size("pp") > 1 else ()
-        self._line = {rank: line for line in lines for rank in line}
-        """Ranks of all stages in order, by rank."""
-
-    def nodes(self, rank: int) -> list[StepNode]:
-        """In the order of their start; what comes from other stages is received by nodes of its own."""
-        line = self._line.get(rank, (rank,))
-        stage = line.index(rank)
+    A rank has the tasks of its stage. Data from other stages is received by separate nodes.
+    """
+    tasks = timeline.tasks
+    order: dict[int, list[int]] = {device: [] for device in timeline.devices}
+    for place in sorted(range(len(tasks)), key=lambda one: (timeline.starts[one], one)):
+        order[tasks[place].device].append(place)
+    # the stage to which a task sends is that of a task that waits for it elsewhere
+    target_of = {
+        wait: task.device for task in tasks for wait in task.waits_for if tasks[wait].device != task.device
+    }
+    lines = mesh.groups("pp") if ParallelLayout(mesh).size("pp") > 1 else ()
+    line_of = {rank: line for line in lines for rank in line}  # ranks of all stages in order
+    group_of: dict[tuple[tuple[str, ...], int], str] = {}
+    for rank in range(mesh.n_ranks):
+        line = line_of.get(rank, (rank,))
         number: dict[int, int] = {}
         last: dict[str, int] = {}
-        found: list[StepNode] = []
-        for place in self._order[stage]:
-            task = self._tasks[place]
+        nodes: list[StepNode] = []
+        for place in order[line.index(rank)]:
+            task = tasks[place]
             for wait in task.waits_for:
                 if wait not in number:
-                    number[wait] = len(found)
-                    found.append(self._received(wait, line, rank))
+                    number[wait] = len(nodes)
+                    name, size = f"{tasks[wait].name} (receive)", round(tasks[wait].size_bytes)
+                    ends: dict[str, Any] = {"source": line[tasks[wait].device], "target": rank, "tag": wait}
+                    nodes.append(StepNode(name, 0.0, (), size_bytes=size, **ends))
             waits = {number[wait] for wait in task.waits_for}
             if task.stream in last:  # a stream runs one task at a time
                 waits.add(last[task.stream])
-            number[place] = last[task.stream] = len(found)
-            found.append(self._node(place, line, rank, tuple(sorted(waits))))
-        return found
-
-    def _received(self, place: int, line: tuple[int, ...], rank: int) -> StepNode:
-        task = self._tasks[place]
-        size = round(task.size_bytes)
-        return StepNode(
-            f"{task.name} (receive)",
-            0.0,
-            (),
-            size_bytes=size,
-            source=line[task.device],
-            target=rank,
-            tag=place,
-        )
-
-    def _node(self, place: int, line: tuple[int, ...], rank: int, waits: tuple[int, ...]) -> StepNode:
-        task = self._tasks[place]
-        if task.traffic is None:
-            return StepNode(task.name, float(task.seconds), waits)
-        kind, axes = task.traffic
-        size = round(task.size_bytes)
-        if kind is None:
-            target = line[self._target[place]] if place in self._target else rank
-            return StepNode(task.name, 0.0, waits, size_bytes=size, source=rank, target=target, tag=place)
-        return StepNode(task.name, 0.0, waits, kind=kind, size_bytes=size, group=self._group(axes, rank))
-
-    def _group(self, axes: tuple[str, ...], rank: int) -> str:
-        """Name of the rank's group over these axes."""
-        if (axes, rank) not in self._group_of:
-            for group in self._mesh.groups(axes):
-                name = str(len(self.groups))
-                self.groups[name] = list(group)
-                for member in group:
-                    self._group_of[axes, member] = name
-        return self._group_of[axes, rank]
+            number[place] = last[task.stream] = len(nodes)
+            kind, axes = task.traffic or (None, ())
+            about: dict[str, Any] = {"size_bytes": round(task.size_bytes)} if task.traffic else {}
+            if kind is not None:
+                if (axes, rank) not in group_of:
+                    for group in mesh.groups(axes):
+                        name = str(len(groups))
+                        groups[name] = list(group)
+                        group_of |= {(axes, member): name for member in group}
+                about |= {"kind": kind, "group": group_of[axes, rank]}
+            elif task.traffic is not None:
+                target = line[target_of[place]] if place in target_of else rank
+                about |= {"source": rank, "target": target, "tag": place}
+            seconds = 0.0 if task.traffic else float(task.seconds)
+            nodes.append(StepNode(task.name, seconds, tuple(sorted(waits)), **about))
+        yield nodes
 
 
-_Asked = tuple[CollectiveKind, tuple[str, ...], int]
+_Call = tuple[CollectiveKind, tuple[str, ...], int]
+"""Kind, axes and size of a collective."""
 
 
 def step_workload(timeline: Timeline, mesh: Mesh, name: str) -> str:
-    """TOML with a table for each collective of the step, of the device that communicates most.
+    """Return TOML with a table for each collective of the device that communicates most.
 
-    Parameters
-    ----------
-    timeline : Timeline
-    mesh : Mesh
-    name : str
-        Of the workload; one line.
-
-    Raises
-    ------
-    ScheduleError
-        If groups are not evenly apart, or there are no collectives, or too many.
-
-    Notes
-    -----
-    Sends of pipelines are no collectives; a comment counts them.
+    `name` is that of the workload, on one line. Sends of pipelines are not collectives; a comment counts
+    them. Raises ScheduleError if groups are not evenly spaced, or the step has no collectives or too many.
     """
-    counted = {device: Counter[_Asked]() for device in timeline.devices}
+    counted = {device: Counter[_Call]() for device in timeline.devices}
     for task in timeline.tasks:
         kind, axes = task.traffic or (None, ())
         if kind is not None and task.size_bytes >= 1:
             counted[task.device][kind, axes, round(task.size_bytes)] += 1
-    calls = max(counted.values(), key=lambda found: found.total(), default=Counter[_Asked]())
+    calls = max(counted.values(), key=lambda found: found.total(), default=Counter[_Call]())
     sends = sum(1 for task in timeline.tasks if task.traffic is not None and task.traffic[0] is None)
     if not 1 <= len(calls) <= MAX_CALLS:
         raise ScheduleError(
@@ -248,18 +213,18 @@ def step_workload(timeline: Timeline, mesh: Mesh, name: str) -> str:
 
 
 def _spacing(mesh: Mesh, axes: tuple[str, ...], kind: CollectiveKind, size: int) -> tuple[int, int]:
-    """Ranks of a group, and how far apart they are; ScheduleError if that is not even."""
+    """Return the size of groups and the stride between their ranks; ScheduleError if it varies."""
     real = tuple(name for name, n in zip(mesh.axis_names, mesh.shape, strict=True) if name in axes and n > 1)
     groups = mesh.groups(real)
     first = groups[0]
     stride = first[1] - first[0] if len(first) < mesh.n_ranks else 1
     call = Call(Exchange(kind.value), size, group_size=len(first), stride=stride)
-    alike = False
+    is_equal = False
     with suppress(ScheduleError):
-        alike = set(map(frozenset, call.groups(mesh.n_ranks))) == set(map(frozenset, groups))
-    if not alike:
+        is_equal = set(map(frozenset, call.groups(mesh.n_ranks))) == set(map(frozenset, groups))
+    if not is_equal:
         raise ScheduleError(
-            f"workload: groups over {','.join(real)} of mesh {mesh.notation} are not evenly apart, which a "
-            f"workload cannot say; let these axes stand next to each other in --mesh"
+            f"workload: groups over {','.join(real)} of mesh {mesh.notation} are not evenly spaced, which a "
+            f"workload cannot express; put these axes next to each other in --mesh"
         )
     return len(first), call.stride

@@ -16,17 +16,17 @@ from treadle.training.train_options import StepRequest
 from treadle.units import format_bandwidth
 
 _SLOW = 10**6
-"""Bytes/s that no link of a machine is below."""
+"""Bytes/s below the rate of every machine's links."""
 
 
 def costs_of_rows(
     fabrics: FabricLike | Sequence[FabricLike],
     schedules: Sequence[str] | str,
     mesh: Mesh,
-    asked: StepRequest,
+    step: StepRequest,
     options: TrainKeywords,
 ) -> list[FabricCosts]:
-    """Of each fabric by each schedule, fabrics first; FormatError if there is none of either."""
+    """Return the costs of each fabric by each schedule, fabrics first; FormatError without either."""
     several = [*fabrics] if isinstance(fabrics, list | tuple) else [cast(FabricLike, fabrics)]
     names = [schedules] if isinstance(schedules, str) else list(schedules)
     if not several or not names:
@@ -43,7 +43,7 @@ def costs_of_rows(
             messages=message_costs(topology, alpha_s=alpha_s, cost_model=cost_model),
             forward=options.get("forward", False),
             simulates=options.get("simulates", True),
-            network=asked.network,
+            network=step.network,
         )
         for topology in topologies
         for record in records
@@ -51,7 +51,7 @@ def costs_of_rows(
 
 
 def slow_links(costs: Sequence[FabricCosts]) -> list[str]:
-    """Notes about fabrics whose links are those of a graph, not of a machine."""
+    """Return notes about fabrics whose links have the bandwidth of a graph, not of a machine."""
     found = {own.topology.name: int(own.topology.bandwidths.max(initial=0)) for own in costs}
     return [
         f'{name}: its links carry {format_bandwidth(most)} at most; graphs take bandwidth="25GB/s"'

@@ -1,4 +1,4 @@
-"""Steps of training on fabrics, simulated: models, meshes and schedules side by side."""
+"""Results of simulated training steps on fabrics, by fabric and schedule."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DEFAULT_SCHEDULES = ("treadle", "ring", "bound")
 @brief("fabric", "schedule", "outcome")
 @dataclass(frozen=True)
 class TrainRow:
-    """A step on a fabric by one way of scheduling.
+    """A step on a fabric by one kind of schedule.
 
     Parameters
     ----------
@@ -31,13 +31,13 @@ class TrainRow:
     schedule : str
     outcome : StepOutcome
     words : str
-        What the schedule is; of a baseline that is a fabric itself, that fabric.
+        Description of the schedule, with the fabric for a baseline with its own.
     is_bound : bool
-        No schedule makes the communication quicker.
+        No schedule has faster communication.
     priced : tuple of PricedTraffic
-        What the step's communications cost.
+        Prices of the step's communications.
     model_words : tuple of str
-        How their times are found.
+        Models of their times.
 
     Examples
     --------
@@ -57,33 +57,33 @@ class TrainRow:
 
     @property
     def exposed_s(self) -> float:
-        """Seconds in which a rank communicates and does not compute."""
+        """Seconds in which a rank communicates without computing."""
         return float(sum(self.outcome.exposed_s.values()))
 
 
 @format_choice("treadle.render.training:step_rows")
 @dataclass(frozen=True)
 class TrainResult(Tabular):
-    """Steps side by side: a row for each fabric and schedule.
+    """Steps with a row for each fabric and schedule.
 
     Parameters
     ----------
     model : TrainingModel
     mesh : Mesh
     setup : TrainingSetup
-        After calibration; the same for all rows.
+        Setup after calibration, the same for all rows.
     rows : tuple of TrainRow
     contention : ContentionChoice
     network_words : str
-        What is reached of modelled rates; "" if all of it.
+        Share of modelled rates that is reached; "" for all.
     calibration : CalibratedEfficiency, optional
-        What was fitted, and on which row.
+        The fitted efficiency and its row.
     notes : tuple of str
-        What was assumed.
+        Assumptions.
     seconds : float
         CPU time.
     alternatives : tuple of Alternative
-        Where the step does not fit, the nearest settings that do, by their memory alone.
+        If the step does not fit, the nearest settings that do, by memory alone.
 
     Examples
     --------
@@ -110,7 +110,7 @@ class TrainResult(Tabular):
         return not missing_bytes(self.rows[0].outcome.memory, self.setup.device.memory_bytes)
 
     def records(self) -> list[dict[str, Cell]]:
-        """A row for each fabric and schedule."""
+        """Return a row for each fabric and schedule."""
         rows = []
         for row in self.rows:
             found = row.outcome
@@ -138,6 +138,6 @@ class TrainResult(Tabular):
 
     @property
     def exposed_categories(self) -> tuple[Category, ...]:
-        """What is exposed in some row, in the order of `Category`."""
+        """Categories that are exposed in some row, in the order of `Category`."""
         found = {category for row in self.rows for category in row.outcome.exposed_s}
         return tuple(category for category in Category if category in found)

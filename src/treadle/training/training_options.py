@@ -1,4 +1,4 @@
-"""How a step of training is done: what may be chosen beside model, mesh and devices."""
+"""Options of a training step in addition to model, mesh and devices."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ BUCKETS = (2**20, 10 * 2**20, 100 * 2**20, 2**30)
 
 
 class Recompute(StrEnum):
-    """What the backward pass computes again instead of keeping it."""
+    """Activations that the backward pass recomputes."""
 
     NONE = "none"
     ATTENTION = "attention"
-    """Scores, where no fused kernel spares them."""
+    """Scores, without a fused kernel."""
     FULL = "full"
     """Blocks, from their inputs; neither embedding nor head."""
 
 
 class ContextExchange(StrEnum):
-    """How the ranks of context parallelism get at each other's keys and values."""
+    """Exchange of keys and values between the ranks of context parallelism."""
 
     GATHER = "gather"
-    """All at once, before attention, as Llama 3 does."""
+    """All together, before attention, as in Llama 3."""
     RING = "ring"
-    """Part by part, while attention to the part before is computed."""
+    """Part by part, during attention to the part before."""
 
 
 class ExpertOrder(StrEnum):
-    """What comes first where tokens go to experts whose matrices tensor parallelism cuts."""
+    """Order of communications if tensor parallelism splits the experts' matrices."""
 
     EXCHANGE_FIRST = "exchange-first"
     """Copies of a rank's part of the tokens are exchanged along ep, then gathered along tp."""
@@ -45,36 +45,36 @@ class ExpertOrder(StrEnum):
 
 
 class CommunicationStreams(StrEnum):
-    """What communicates one at a time."""
+    """Communications that run one at a time."""
 
     ONE = "one"
     """All of a device, in the order of issue."""
     PER_AXIS = "per-axis"
-    """What goes along the same axes."""
+    """All along the same axes."""
 
 
 @displayed(own_fields)
 @dataclass(frozen=True, kw_only=True)
 class TrainingOptions:
-    """How a step is done.
+    """Options of a step.
 
     Parameters
     ----------
     kappa : number
-        Times as long that computing and communicating take at once, 1 to 2; a property of device and
+        Factor by which overlapping computation and communication are slower, 1 to 2; a property of device and
         software.
     micro_batches : int
-        Parts of a replica's sequences that pass one after the other: pipelining, or accumulated gradients.
+        Parts of a replica's sequences that run one after another: pipelining, or accumulated gradients.
     interleave : int
-        Pieces of the model on each stage of a pipeline (virtual stages).
+        Virtual stages on each stage of a pipeline.
     bucket_bytes : int, optional
-        Gradients that make an allreduce start; None: the best of `BUCKETS`.
+        Bytes of gradients that start an allreduce; default the best of `BUCKETS`.
     first_bucket_bytes : int, optional
-        Of the first allreduce, as PyTorch's 1 MB; None: as the others.
+        The same for the first allreduce, e.g. PyTorch's 1 MB; default `bucket_bytes`.
     prefetch : int
-        Layers whose weights are gathered before it is their turn.
+        Layers whose weights are gathered ahead.
     reshard_after_forward : bool, optional
-        Weights are gathered anew for the backward pass; None: unless there is a pipeline.
+        Weights are gathered again for the backward pass; default unless there is a pipeline.
     zero : int
         Stage of ZeRO over replicas: 0 (none), 1 (the optimizer's state is sharded: each rank updates a part
         of the weights, which are gathered for the next step) or 2 (gradients too, after each micro-batch).
@@ -82,27 +82,27 @@ class TrainingOptions:
         Tensor parallelism gathers and scatters tokens instead of summing all of them on each rank.
     context_exchange : ContextExchange
     is_causal_balanced : bool
-        Each rank of context parallelism has an early and a late part of each sequence; else the last one
-        waits for nobody and has nearly twice the mean work of causal attention.
+        Each rank of context parallelism has an early and a late part of each sequence; else the last rank has
+        nearly twice the mean work of causal attention.
     expert_order : ExpertOrder, optional
-        None: the one that takes less time.
+        Default the faster one.
     recompute : Recompute
     element_bytes, gradient_bytes : int
-        Of weights and activations as they are sent; of gradients as they are reduced.
+        Bytes of sent weights and activations, and of reduced gradients.
     weight_bytes, optimizer_bytes : int
-        Per parameter, as they are kept: the weight, and what the optimizer keeps beside it.
+        Bytes per parameter of the stored weight, and of the optimizer's state.
     has_fused_attention : bool
         Matrices of attention scores never reach memory.
     capacity_factor : Fraction
         Tokens sent to experts over tokens routed: padding or drops.
     alltoall_overtakes : bool
-        An all-to-all goes before collectives of its stream that have not begun.
+        An all-to-all runs before collectives of its stream that have not begun.
     streams : CommunicationStreams
     has_optimizer : bool
         The step ends with the update of the weights.
     layers_per_chunk : tuple of int, optional
-        Layers of each piece of the model, pieces in order of the forward pass (stage by stage, round by
-        round); None: so that the longest piece is as short as possible.
+        Layers of each virtual stage in order of the forward pass (stage by stage, round by round); default so
+        that the longest is as short as possible.
 
     Raises
     ------
@@ -151,19 +151,13 @@ class TrainingOptions:
         if not self.capacity_factor > 0:
             raise ScheduleError(f"capacity factor {self.capacity_factor}; expected more than 0")
         if self.layers_per_chunk is not None and min(self.layers_per_chunk, default=0) < 1:
-            raise ScheduleError("layers_per_chunk: expected at least one layer in each piece of the model")
+            raise ScheduleError("layers_per_chunk: expected at least one layer in each virtual stage")
 
 
+_COUNTS = ("micro_batches", "interleave", "bucket_bytes", "first_bucket_bytes")
 _LEAST = {
-    "micro_batches": 1,
-    "interleave": 1,
-    "bucket_bytes": 1,
-    "first_bucket_bytes": 1,
-    "prefetch": 0,
-    "element_bytes": 1,
-    "gradient_bytes": 1,
-    "weight_bytes": 1,
-    "optimizer_bytes": 0,
+    **dict.fromkeys((*_COUNTS, "element_bytes", "gradient_bytes", "weight_bytes"), 1),
+    **dict.fromkeys(("prefetch", "optimizer_bytes"), 0),
 }
 _WORDS: Mapping[str, type[StrEnum]] = {
     "context_exchange": ContextExchange,

@@ -90,7 +90,7 @@ def test_files(capsys: pytest.CaptureFixture[str]) -> None:
         (["gpt2", *ASKED, "--layer-times", "none.csv"], "none.csv"),
         (["gpt2", *ASKED, "--picture", "p.bmp"], "expected png, svg or pdf"),
         (["gpt2", *ASKED, "--trace", "x.json", "--workload", "./x.json"], "different files"),
-        (["gpt2", *ASKED, "--schedule", "torus"], "torus: 4 nodes are no grid"),
+        (["gpt2", *ASKED, "--schedule", "torus"], "torus: 4 nodes do not form a grid"),
     ],
 )
 def test_mistakes_are_one_line(
@@ -180,12 +180,12 @@ def test_times_say_whose_they_are_where_schedules_differ(capsys: pytest.CaptureF
     assert main([*words, "--schedule", "treadle,bound"]) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert (
-        "times treadle: longest way through the verified schedule x alpha + bytes / its rate; messages as in "
-        "reference bound: no schedule is quicker: max(alpha to the farthest rank, bytes / optimal rate); "
+        "times treadle: longest path through the verified schedule x alpha + bytes / its rate; messages "
+        "as in reference bound: at least max(alpha to the farthest rank, bytes / optimal rate); "
         "messages as in reference"
     ) in said
     assert main([*words, "--schedule", "treadle"]) == 0
-    assert "\ntimes        longest way" in capsys.readouterr().out
+    assert "\ntimes        longest path" in capsys.readouterr().out
 
 
 def test_serving_names_whose_times_and_no_options_of_steps(capsys: pytest.CaptureFixture[str]) -> None:
@@ -194,4 +194,4 @@ def test_serving_names_whose_times_and_no_options_of_steps(capsys: pytest.Captur
     out = capsys.readouterr().out
     assert "--streams" not in out
     assert "\ntimes        treadle: " in out
-    assert "\n             bound: no schedule is quicker" in out
+    assert "\n             bound: at least max" in out

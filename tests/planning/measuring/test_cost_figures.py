@@ -1,4 +1,4 @@
-"""The figures of a cost model as logarithms, and the parts of its fit, of points that are made up."""
+"""The costs of a model as logarithms, and the parts of its fit, on invented points."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from treadle.errors import ScheduleError
 from treadle.planning import Sweep, fit_cost_model, solve
 from treadle.program.operation_lists import OperationKind
 from treadle.simulation.calibration import cost_fit
-from treadle.simulation.calibration.cost_fit import _Best, _Figures, _slopes, _step, _told, _weights
+from treadle.simulation.calibration.cost_fit import _Costs, _predict, _slopes, _step, _value, _weights
 from treadle.simulation.calibration.measurements import Measurement
 from treadle.simulation.costs.cost_model import ClassCost, LinkClass
 from treadle.simulation.costs.link_classes import CLASSES
@@ -27,14 +27,14 @@ def point(*classes: LinkClass, adds: bool = False) -> Any:
     return SimpleNamespace(graph=SimpleNamespace(resource_class=numbers, program=program))
 
 
-def figures(points: list[Any], *protocols: str) -> _Figures:
-    return _Figures(cast(Any, points), protocols)
+def costs_of(points: list[Any], *protocols: str) -> _Costs:
+    return _Costs(cast(Any, points), protocols)
 
 
 def test_figures_of_the_classes_that_are_there() -> None:
     box_first = [one for one in CLASSES if one in (LinkClass.BOX, LinkClass.NETWORK)]
-    found = figures([point(LinkClass.NETWORK), point(LinkClass.BOX, LinkClass.NETWORK)], "ll", "own")
-    assert found.labels == [
+    found = costs_of([point(LinkClass.NETWORK), point(LinkClass.BOX, LinkClass.NETWORK)], "ll", "own")
+    assert list(found.start) == [
         f"{name}.{rest}"
         for name in ("ll", "own")
         for rest in (
@@ -42,8 +42,7 @@ def test_figures_of_the_classes_that_are_there() -> None:
             *(f"{one}.{key}" for one in box_first for key in ("alpha_ns", "occupancy_ns", "efficiency")),
         )
     ]
-    starts = dict(zip(found.labels, np.exp(found.start), strict=True))
-    assert starts == pytest.approx(
+    assert found.start == pytest.approx(
         {
             "ll.launch_ns": 6600,
             "ll.box.alpha_ns": 1500,
@@ -61,29 +60,29 @@ def test_figures_of_the_classes_that_are_there() -> None:
             "own.network.efficiency": 0.85,
         }
     )
-    assert found.is_share.tolist() == [label.endswith("efficiency") for label in found.labels]
+    assert found.is_share.tolist() == [label.endswith("efficiency") for label in found.start]
 
 
 def test_sums_have_a_speed_where_there_are_any() -> None:
-    found = figures([point(LinkClass.HOP), point(LinkClass.HOP, adds=True)], "ll128")
-    assert found.labels[-1] == "reduction_bytes_per_s"
-    assert np.exp(found.start) == pytest.approx([10_000, 7500, 1000, 0.85, 5e11])
-    model = found.model(found.start, "a", "b")
+    found = costs_of([point(LinkClass.HOP), point(LinkClass.HOP, adds=True)], "ll128")
+    assert list(found.start)[-1] == "reduction_bytes_per_s"
+    assert np.exp(found.start_logs) == pytest.approx([10_000, 7500, 1000, 0.85, 5e11])
+    model = found.model(found.start_logs, "a", "b")
     assert (model.name, model.source, model.reduction_bytes_per_s) == ("a", "b", 5 * 10**11)
     (protocol,) = model.protocols
     assert (protocol.name, protocol.launch_ns) == ("ll128", 10_000)
     assert protocol.hop == ClassCost(7500, 1000, 0, Fraction(85, 100))
     assert (protocol.box, protocol.network) == (ClassCost(), ClassCost())
-    none = figures([point(LinkClass.HOP)], "ll128")
-    assert none.model(none.start, "a", "b").reduction_bytes_per_s == 0
+    none = costs_of([point(LinkClass.HOP)], "ll128")
+    assert none.model(none.start_logs, "a", "b").reduction_bytes_per_s == 0
 
 
 def test_figures_stay_in_their_range() -> None:
-    found = figures([point(LinkClass.BOX, adds=True)], "simple")
-    assert found.exp_value("x.efficiency", log(0.25)) == pytest.approx(0.25)
-    assert found.exp_value("x.efficiency", 1.0) == 1.0
-    assert found.exp_value("x.alpha_ns", 1.0) == pytest.approx(exp(1))
-    assert found.exp_value("x.alpha_ns", 99.0) == exp(60)
+    found = costs_of([point(LinkClass.BOX, adds=True)], "simple")
+    assert _value("x.efficiency", log(0.25)) == pytest.approx(0.25)
+    assert _value("x.efficiency", 1.0) == 1.0
+    assert _value("x.alpha_ns", 1.0) == pytest.approx(exp(1))
+    assert _value("x.alpha_ns", 99.0) == exp(60)
     large = found.model(np.full(5, 59.0), "a", "b")
     assert large.protocols[0].launch_ns == 10**11
     assert large.protocols[0].box == ClassCost(10**11, 10**11, 0, Fraction(1))
@@ -108,16 +107,16 @@ def test_a_step_by_hand() -> None:
 
 def test_slopes_are_of_each_figure_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """A time that is launch squared times efficiency to the minus third: slopes 2 and -3."""
-    found = figures([point(LinkClass.BOX)], "simple")
+    found = costs_of([point(LinkClass.BOX)], "simple")
 
     def seconds(point: Any, model: Any, best: Any) -> float:
         cost = model.protocols[0]
         return float(cost.launch_ns**2 / float(cost.box.efficiency) ** 3)
 
     monkeypatch.setattr(cost_fit, "_seconds", seconds)
-    start = seconds(None, found.model(found.start, "a", "b"), None)
-    best = _Best(start, 0, 1)
-    slopes = _slopes(cast(Any, [None, None]), found, found.start, [best, best])
+    start = seconds(None, found.model(found.start_logs, "a", "b"), None)
+    best = (start, 0, 1)
+    slopes = _slopes(cast(Any, [None, None]), found, found.start_logs, [best, best])
     assert slopes.shape == (2, 4)
     assert slopes[0] == pytest.approx([2, 0, 0, -3], abs=0.01)
     assert slopes[1].tolist() == slopes[0].tolist()
@@ -125,13 +124,13 @@ def test_slopes_are_of_each_figure_alone(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_points_beside_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     model: Any = SimpleNamespace(protocols=[SimpleNamespace(name="ll"), SimpleNamespace(name="simple")])
-    monkeypatch.setattr(cost_fit, "_best", lambda point, model: _Best(3.0, 1, 7))
+    monkeypatch.setattr(cost_fit, "_best", lambda point, model: (3.0, 1, 7))
     for optimum, share in ((Fraction(8), 0.5), (None, None)):
         plan = SimpleNamespace(optimal_algbw=optimum)
         one: Any = SimpleNamespace(
             sweep=SimpleNamespace(name="s", plan=plan), measured=Measurement(8, 2.0), graph=None
         )
-        told = _told(one, model)
+        told = _predict(one, model)
         assert (told.sweep, told.size_bytes, told.measured_s, told.predicted_s) == ("s", 8, 2.0, 3.0)
         assert (told.protocol, told.slices, told.share_of_bound) == ("simple", 7, share)
 
@@ -154,8 +153,8 @@ def test_as_many_times_as_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ScheduleError) as caught:
         fit_cost_model([Sweep("ring", plan, times[:3])])
     assert str(caught.value) == (
-        "a cost model: 3 measured times for 4 figures; expected at least as many, and at most 4096"
+        "cost model: 3 measured times for 4 costs; measure at least as many, and at most 4096"
     )
     monkeypatch.setattr(cost_fit, "_MOST_POINTS", 3)
-    with pytest.raises(ScheduleError, match=r"4 measured times for 4 figures; .* at most 3$"):
+    with pytest.raises(ScheduleError, match=r"4 measured times for 4 costs; .* at most 3$"):
         fit_cost_model([Sweep("ring", plan, times)])

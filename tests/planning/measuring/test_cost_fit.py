@@ -72,7 +72,7 @@ def test_what_is_twice_as_slow_is_seen_where_it_was_held_out() -> None:
 
 def test_refusals() -> None:
     one = sweep("ring")
-    with pytest.raises(ScheduleError, match="5 measured times for 7 figures"):
+    with pytest.raises(ScheduleError, match="5 measured times for 7 costs"):
         fit_cost_model([replace(one, measured=one.measured[:5])])
     with pytest.raises(ScheduleError, match="of different names"):
         fit_cost_model([one, sweep("forestcoll")], protocols=["ll", "ll"])

@@ -57,11 +57,11 @@ def test_reasons_in_a_line_each_in_the_order_of_their_kinds() -> None:
     assert told == [
         ("crossing", "data must leave or enter n3"),
         ("distance", "n1 needs data of n3"),
-        ("reach", "3 ranks have to know of n2's data"),
-        ("growth", "messages add no more than their senders know, and their bytes hold"),
-        ("direct", "n1 tells ranks 2.5 us away one by one"),
-        ("gathered", "data must leave or enter a set of 2 nodes once, gathered or handed on, or twice"),
-        ("relayed", "one message or two bring each contribution, and take their bytes of links"),
+        ("reach", "3 ranks must have n2's data"),
+        ("growth", "a message adds at most what its sender has, and what its bytes hold"),
+        ("direct", "n1 sends to ranks 2.5 us away one by one"),
+        ("gathered", "data must leave or enter a set of 2 nodes: gathered and passed on once, or twice"),
+        ("relayed", "one message or two bring each contribution, and their bytes hold links"),
     ]
     assert tuple(kind for kind, _ in told) == PROOF_KINDS
     later = [bound(8, PairCertificate(0, 1)), bound(16, PairCertificate(2, 3)), bound(32)]

@@ -13,7 +13,7 @@ from treadle.schedulers.sizes.candidate_options import entrants
 from treadle.schedulers.sizes.selection import SelectionRules, SizeCandidate, best_baseline, select, winners
 from treadle.schedulers.sizes.size_sets import verified_racers
 from treadle.simulation.simulate import simulate_graph
-from treadle.simulation.slice_limits import MAX_AUTO_SLICES, slices_at_most
+from treadle.simulation.slice_search import MAX_AUTO_SLICES, slices_at_most
 
 SIZES = (2**10, 2**14, 2**18, 2**22, 2**26, 2**30)
 

@@ -177,7 +177,7 @@ def test_long_contexts_have_shorter_sequences_by_default() -> None:
 def test_models_that_say_nothing_of_their_sequences() -> None:
     mute, mesh = replace(GPT, max_tokens=0), mesh_of(dp=2)
     with pytest.raises(
-        FormatError, match=r"^--sequence: gpt2 does not say how many tokens a sequence has; give it$"
+        FormatError, match=r"^--sequence: gpt2 does not define the number of tokens of a sequence; give it$"
     ):
         asked(mute, mesh)
     images = zoo_model("resnet-18")
@@ -187,7 +187,8 @@ def test_models_that_say_nothing_of_their_sequences() -> None:
     ):
         asked(images, mesh, batch=4, sequence=1)
     with pytest.raises(
-        TreadleError, match=r"^--batch: resnet-18 is trained on samples; say how many a step has$"
+        TreadleError,
+        match=r"^--batch: resnet-18 is trained on samples; give the number of samples of a step$",
     ):
         asked(images, mesh)
 
@@ -297,14 +298,14 @@ def test_options_matter_where_their_axis_has_ranks(axes: dict[str, int], options
     alone = dict.fromkeys(axes, 1)
     if "recompute" in options:
         plain = TrainingModel("plain", (ModelLayer("l", weights=(Weight("w", 1),)),))
-        with pytest.raises(FormatError, match=r"plain has no attention: leave it out, or say full$"):
+        with pytest.raises(FormatError, match=r"plain has no attention: leave it out, or use full$"):
             check_options_matter(plain, mesh_of(**axes), TrainingOptions(kappa=1, **options))
         with pytest.raises(
             FormatError, match=r"^--no-fused-attention: plain has no attention: leave it out$"
         ):
             check_options_matter(plain, mesh_of(**axes), TrainingOptions(kappa=1, has_fused_attention=False))
         with pytest.raises(
-            FormatError, match=r"a fused kernel keeps no scores .* or say --no-fused-attention$"
+            FormatError, match=r"a fused kernel saves no scores .* or use --no-fused-attention$"
         ):
             check_options_matter(
                 GPT, mesh_of(**axes), TrainingOptions(kappa=1, recompute=Recompute.ATTENTION)
@@ -377,7 +378,8 @@ def test_an_alpha_is_whole_nanoseconds() -> None:
     assert message_costs(ring).alpha_ns == 0
     assert message_costs(ring).model is not None
     with pytest.raises(
-        FormatError, match=r"^cost_model \(--cost-model\) and alpha_s \(--alpha\): a cost model has"
+        FormatError,
+        match=r"^cost_model \(--cost-model\) and alpha_s \(--alpha\): both were given, and a cost model has",
     ):
         message_costs(ring, alpha_s=0.0, cost_model="reference")
     problem = Problem(ring, Collective(CollectiveKind.ALLGATHER, (0, 1, 2, 3)))

@@ -80,7 +80,9 @@ def test_sides_are_as_equal_as_can_be(nodes: int, dimensions: int, sides: tuple[
 
 @pytest.mark.parametrize(("nodes", "dimensions"), [(8, 2), (10, 2), (18, 3), (2, 1)])
 def test_no_sides_below_three(nodes: int, dimensions: int) -> None:
-    message = f"^torus: {nodes} nodes are no grid of {dimensions} sides of at least 3; leave out torus$"
+    message = (
+        f"^torus: {nodes} nodes do not form a grid of {dimensions} sides of at least 3; leave out torus$"
+    )
     with pytest.raises(ScheduleError, match=message):
         torus_sides(nodes, dimensions)
 
@@ -243,7 +245,7 @@ def test_steps_that_are_no_workload(monkeypatch: pytest.MonkeyPatch) -> None:
         ):
             step_workload(timeline(*tasks), MESH, "x")
     words = (
-        "^workload: groups over pp,tp of mesh pp=2,dp=3,tp=2 are not evenly apart, which a workload cannot"
+        "^workload: groups over pp,tp of mesh pp=2,dp=3,tp=2 are not evenly spaced, which a workload cannot"
     )
     with pytest.raises(ScheduleError, match=words):
         step_workload(timeline(task(0, 8, SUM, "pp", "tp")), MESH, "x")

@@ -9,7 +9,7 @@ import pytest
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.planning import bound, step_costs
 from treadle.schedules.collective import CollectiveKind
-from treadle.training.prices import fabric_costs, shared_links
+from treadle.training.prices import fabric_costs, schedule_prices
 from treadle.training.prices.collective_prices import CollectivePrice, TimeModel
 from treadle.training.prices.direct_prices import torus_sides
 from treadle.training.prices.fabric_costs import SCHEDULERS
@@ -101,7 +101,7 @@ def test_large_clusters_are_priced_by_rates() -> None:
     rings = step_costs(fabric, "fsdp=32,tp=64", schedule="ring").price((AG, ("fsdp",)))
     assert rings.model is TimeModel.RINGS
     assert rings.algbw <= costs.priced[0].algbw
-    with pytest.raises(ScheduleError, match=r"double-binary-tree: 2048 ranks .* made up to 1024"):
+    with pytest.raises(ScheduleError, match=r"double-binary-tree: 2048 ranks .* at most 1024"):
         step_costs(fabric, "fsdp=32,tp=64", schedule="tree").time_s(AR, ("fsdp",), MIB)
 
 
@@ -193,14 +193,14 @@ def test_fabrics_of_their_own_need_direct_links(schedule: str) -> None:
 
 def test_sides_of_tori() -> None:
     assert [torus_sides(n, 2) for n in (9, 15, 256)] == [(3, 3), (5, 3), (16, 16)]
-    with pytest.raises(ScheduleError, match="14 nodes are no grid"):
+    with pytest.raises(ScheduleError, match="14 nodes do not form a grid"):
         torus_sides(14, 2)
 
 
-@pytest.mark.parametrize("most", [shared_links.MOST_SHARING_RANKS, 0])
+@pytest.mark.parametrize("most", [schedule_prices.MOST_SHARING_RANKS, 0])
 def test_slowdowns_of_what_shares_links(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """All goes through the one NIC of each; exact rates of all at once and what lengths prove agree."""
-    monkeypatch.setattr(shared_links, "MOST_SHARING_RANKS", most)
+    monkeypatch.setattr(schedule_prices, "MOST_SHARING_RANKS", most)
     gather, sum_, exchange = (AG, ("fsdp",)), (AR, ("tp",)), (A2A, ("fsdp",))
     costs = step_costs("leaf_spine:2,1,gpus_per_leaf=2", "fsdp=2,tp=2")
     assert costs.slowdowns((gather, sum_)) == pytest.approx((2, 2))

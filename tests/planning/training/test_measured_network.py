@@ -66,7 +66,7 @@ def test_what_is_no_efficiency(texts: list[str], message: str) -> None:
 
 def test_a_kind_twice(tmp_path: Path) -> None:
     path = written(tmp_path / "gather.json")
-    with pytest.raises(TreadleError, match="stands twice"):
+    with pytest.raises(TreadleError, match="is given twice"):
         read_network_efficiency([f"allgather={path}", f"all_gather={path}"])
     with pytest.raises(TreadleError, match="expected a share"):
         as_network_efficiency(object())

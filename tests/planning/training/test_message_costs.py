@@ -92,7 +92,7 @@ def test_a_step_takes_longer_by_dearer_messages() -> None:
 
 
 def test_alpha_beside_a_model_is_refused() -> None:
-    with pytest.raises(FormatError, match="one of the two"):
+    with pytest.raises(FormatError, match="use one of them"):
         step_costs("dgx_h100:1", "tp=8", alpha_s=1e-6, cost_model="reference")
     assert "reference" in cost_presets()
     with pytest.raises(FormatError, match="neither a file"):

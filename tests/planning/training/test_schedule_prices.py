@@ -6,7 +6,7 @@ from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ from treadle.schedules.mesh import Mesh
 from treadle.topologies import parse
 from treadle.topologies.topology import TopologyBuilder
 from treadle.training import step_files
-from treadle.training.prices import fabric_costs, schedule_prices, shared_links
+from treadle.training.prices import fabric_costs, schedule_prices
 from treadle.training.prices.collective_prices import CURVE_SIZES, TimeModel
 from treadle.training.prices.message_costs import MessageCosts, message_costs
 from treadle.training.prices.schedule_prices import (
@@ -62,8 +62,8 @@ def test_few_ranks_are_simulated_and_many_are_not_planned(monkeypatch: pytest.Mo
     assert model() is TimeModel.FARTHEST_RANK
     assert baseline_price(four, "ring", FREE, simulates=False).model is TimeModel.RINGS
     message = (
-        r"^double-binary-tree: 4 ranks of leaf_spine\(2, 1, gpus_per_leaf=2\); its schedules are made up to "
-        r"3, and only treadle, bound and rings that pass no other rank are priced beyond$"
+        r"^double-binary-tree: 4 ranks of leaf_spine\(2, 1, gpus_per_leaf=2\); it has schedules for at most "
+        r"3; use treadle, bound, or rings that pass no other rank$"
     )
     with pytest.raises(ScheduleError, match=message):
         baseline_price(four, "double-binary-tree", FREE, simulates=False)
@@ -118,7 +118,7 @@ def test_rings_through_other_ranks_need_a_schedule(monkeypatch: pytest.MonkeyPat
     """A row of three of four nodes in a ring closes through the fourth."""
     monkeypatch.setattr(schedule_prices, "MOST_PLANNED", 0)
     line = make_problem("ring(6, bandwidth='1GB/s')", GATHER, mesh="2,3", axes="1")
-    with pytest.raises(ScheduleError, match="only treadle, bound and rings that pass no other rank"):
+    with pytest.raises(ScheduleError, match="use treadle, bound, or rings that pass no other rank"):
         baseline_price(line, "ring", FREE, simulates=False)
 
 
@@ -178,7 +178,9 @@ def test_messages_on_shortest_paths_of_unequal_links(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(schedule_prices, "MOST_ROUTED", 6)
     spread_price(odd, FREE)
     monkeypatch.setattr(schedule_prices, "MOST_ROUTED", 5)
-    with pytest.raises(ScheduleError, match=r"^odd: an all-to-all of 6 messages; they are routed up to 5; "):
+    with pytest.raises(
+        ScheduleError, match=r"^odd: an all-to-all of 6 messages, of which at most 5 are routed; "
+    ):
         spread_price(odd, FREE)
 
 
@@ -213,10 +215,10 @@ def test_shares_of_links_by_lengths() -> None:
     gather = Problem(fabric, Collective(GATHER, (0, 1)))
     lengths = (Fraction(1), Fraction(0))
     alone = GroupDualCertificate(lengths).bound(fabric, gather.collective)
-    assert shared_links._share(fabric, gather, alone, lengths) == 1.0
-    assert shared_links._share(fabric, gather, alone / 3, lengths) == pytest.approx(1 / 3)
+    assert schedule_prices._share(fabric, gather, alone, lengths) == 1.0
+    assert schedule_prices._share(fabric, gather, alone / 3, lengths) == pytest.approx(1 / 3)
     nothing = (Fraction(0), Fraction(0))
-    assert shared_links._share(fabric, gather, alone, nothing) == 0.0
+    assert schedule_prices._share(fabric, gather, alone, nothing) == 0.0
 
 
 def chakra(n_ranks: int, n_tasks: int, devices: int = 1) -> tuple[Any, Any]:
@@ -234,7 +236,7 @@ def test_folders_of_traces_have_a_limit(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(step_files, "_MOST_NODES", 6)
     assert len(write_step_chakra(tmp_path / "a", *chakra(3, 2))) == 4
     for ranks, tasks in ((4, 1), (3, 3)):
-        message = f"^Chakra: {ranks} ranks with {tasks} tasks; expected at most 3 ranks and 6 nodes in all$"
+        message = f"^Chakra: {ranks} ranks with {tasks} tasks; expected at most 3 ranks and 6 nodes in total$"
         with pytest.raises(ScheduleError, match=message):
             write_step_chakra(tmp_path / "b", *chakra(ranks, tasks))
     assert not (tmp_path / "b").exists()
@@ -254,10 +256,10 @@ def test_nodes_of_a_rank_and_what_it_receives() -> None:
         Task("more", 1, COMPUTE_STREAM, 4.0, (), Category.BACKWARD),
     )
     timeline = Timeline(tasks, (0.0, 2.0, 3.0, 4.0, 7.0), (2.0, 3.0, 4.0, 7.0, 11.0))
-    traces = step_files._RankTraces(mesh, timeline)
+    groups: dict[str, list[int]] = {}
+    nodes = list(step_files._rank_traces(mesh, timeline, groups))
     first = [
-        (one.name, one.seconds, one.waits_for, one.size_bytes, one.source, one.target)
-        for one in nodes(traces, 1)
+        (one.name, one.seconds, one.waits_for, one.size_bytes, one.source, one.target) for one in nodes[1]
     ]
     assert [one[:4] for one in first] == [
         ("work", 2.0, (), 0),
@@ -265,16 +267,12 @@ def test_nodes_of_a_rank_and_what_it_receives() -> None:
         ("send", 0.0, (0, 1), 16),
     ]
     assert first[2][4:] == (1, 3)
-    received = nodes(traces, 3)
+    received = nodes[3]
     assert [(one.name, one.seconds, one.waits_for) for one in received] == [
         ("send (receive)", 0.0, ()),
         ("next", 3.0, (0,)),
         ("more", 4.0, (1,)),
     ]
     assert (received[0].source, received[0].target, received[0].size_bytes, received[0].tag) == (1, 3, 16, 2)
-    assert traces.groups == {"0": [0, 1], "1": [2, 3]}
-    assert (nodes(traces, 0)[1].group, nodes(traces, 1)[1].group) == ("0", "0")
-
-
-def nodes(traces: Any, rank: int) -> list[Any]:
-    return cast(list[Any], traces.nodes(rank))
+    assert groups == {"0": [0, 1], "1": [2, 3]}
+    assert (nodes[0][1].group, nodes[1][1].group) == ("0", "0")

@@ -86,7 +86,7 @@ def test_bounds_are_below() -> None:
     ("changes", "message"),
     [
         ({"phase": "train"}, "unknown phase 'train'"),
-        ({"mesh": "fsdp=8"}, "serving knows no axis fsdp"),
+        ({"mesh": "fsdp=8"}, "serving does not support an axis fsdp"),
         ({"mesh": "tp=8", "batches": ()}, "at least one"),
         ({"mesh": "tp=8", "batches": (0,)}, "at least 1"),
         ({"mesh": "tp=8", "bucket_bytes": 1}, "bucket_bytes is of training steps"),

@@ -110,7 +110,7 @@ def test_groups_that_are_not_evenly_apart_are_refused() -> None:
         efficiency=0.5,
         simulates=False,
     )
-    with pytest.raises(ScheduleError, match=r"groups over dp,cp .* stand next to each other"):
+    with pytest.raises(ScheduleError, match=r"groups over dp,cp .* next to each other"):
         step_workload_of(found, found.rows[0])
 
 

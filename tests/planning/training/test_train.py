@@ -208,7 +208,7 @@ def test_models_of_files(tmp_path: Path) -> None:
     assert (tokens.model.name, tokens.model.parameters) == ("own", 1010)
     found = trained(model=table, samples=True, sequence=None, batch=8)
     assert (found.model.unit, found.setup.sequences) == ("sample", 8)
-    with pytest.raises(TreadleError, match="trained on samples; say how many"):
+    with pytest.raises(TreadleError, match="trained on samples; give the number"):
         trained(model=table, samples=True, sequence=None)
     table.write_text("layer,parameters\nx\n", encoding="utf-8")
     with pytest.raises(TreadleError, match=r"own.csv"):
@@ -252,7 +252,7 @@ def test_scores_are_kept_or_computed_again_where_attention_is_not_fused() -> Non
     sizes = [row.memory[0].activations_bytes for row in (fused, kept, again)]
     assert [size - sizes[0] for size in sizes] == [0, scores, 0]
     assert float(kept.compute_s) < float(again.compute_s)
-    with pytest.raises(TreadleError, match="a fused kernel keeps no scores"):
+    with pytest.raises(TreadleError, match="a fused kernel saves no scores"):
         trained(**asked, recompute="attention")
 
 

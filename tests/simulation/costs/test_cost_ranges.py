@@ -58,7 +58,7 @@ def test_alpha_is_beside_no_costs() -> None:
     assert SimulationOptions(costs=Protocol("p")).costs == Protocol("p")
     with pytest.raises(ScheduleError) as caught:
         SimulationOptions(alpha_ns=3, costs=Protocol("p"))
-    assert str(caught.value) == "simulation: alpha 3 ns beside costs of p, expected one"
+    assert str(caught.value) == "simulation: both alpha 3 ns and costs of p; use one of them"
 
 
 @pytest.mark.parametrize("name", ["alpha_ns", "occupancy_ns", "hop_ns"])
@@ -425,4 +425,4 @@ def test_options_by_protocol() -> None:
     for options in (SimulationOptions(alpha_ns=1), SimulationOptions(costs=one)):
         with pytest.raises(ScheduleError) as caught:
             protocol_options(options, model)
-        assert str(caught.value) == ("simulation: a cost model has latencies; alpha is for times without one")
+        assert str(caught.value) == ("simulation: both a cost model and alpha were given; use one of them")

@@ -172,9 +172,9 @@ def test_each_size_takes_the_fastest_protocol() -> None:
 
 def test_a_cost_model_and_alpha_exclude_each_other() -> None:
     model = planning.cost_presets()["reference"]
-    with pytest.raises(ScheduleError, match="alpha is for times without one"):
+    with pytest.raises(ScheduleError, match="both a cost model and alpha"):
         protocol_options(SimulationOptions(alpha_ns=5), model)
-    with pytest.raises(ScheduleError, match="beside costs of simple, expected one"):
+    with pytest.raises(ScheduleError, match="and costs of simple; use one of them"):
         SimulationOptions(alpha_ns=5, costs=PRICED)
 
 

@@ -12,13 +12,13 @@ import pytest
 from treadle.errors import ScheduleError
 from treadle.schedules.collective import Collective, CollectiveKind, on_all_ranks
 from treadle.simulation.costs.cost_model import ClassCost, CostModel, Protocol
-from treadle.simulation.costs.link_classes import CLASSES
+from treadle.simulation.costs.link_classes import CLASSES, data_rates
 from treadle.simulation.simulation_options import Sharing, SimulationOptions
-from treadle.simulation.size_bounds.bound_at_size import BoundsBySize, protocols_of
 from treadle.simulation.size_bounds.crossing import crossing_time
 from treadle.simulation.size_bounds.direct_messages import DirectPairs
 from treadle.simulation.size_bounds.distance import farthest_pair, receives_from
 from treadle.simulation.size_bounds.message_terms import FAR_NS, boxes_of, is_near, message_terms
+from treadle.simulation.size_bounds.problem_bounds import find_size_bounds, protocols_of
 from treadle.simulation.size_bounds.reach import reach_certificate, reach_time_ns, shortest_ns
 from treadle.simulation.size_bounds.size_bound_check import check_size_bounds
 from treadle.simulation.size_bounds.size_certificate import (
@@ -96,8 +96,13 @@ def test_every_proof_is_as_late_as_the_check_allows(fabric: str, kind: str) -> N
     }[fabric]()
     collective = collective_of(topology, kind)
     model = CostModel("m", "made up", (COSTS,))
-    bounds = BoundsBySize(topology, collective, None, SimulationOptions(), model).at(
-        [1, 2**22] if fabric != "boxes" else [1, 5000, 2**22]
+    bounds = find_size_bounds(
+        topology,
+        collective,
+        None,
+        [1, 2**22] if fabric != "boxes" else [1, 5000, 2**22],
+        SimulationOptions(),
+        model,
     )
     for bound in bounds:
         check_size_bounds(topology, collective, [COSTS], [bound])
@@ -123,7 +128,7 @@ def test_what_is_proved_of_odd_boxes() -> None:
 
     def found(kind: str, sharing: Sharing = Sharing.SLICE_ORDER) -> dict[str, Fraction]:
         options = SimulationOptions(sharing=sharing)
-        (bound,) = BoundsBySize(topology, collective_of(topology, kind), None, options, model).at([5000])
+        (bound,) = find_size_bounds(topology, collective_of(topology, kind), None, [5000], options, model)
         return {proof.witness.kind: proof.time * 10**9 for proof in bound.proofs}
 
     assert set(found("allgather")) == {"crossing", "distance", "reach", "gathered", "growth"}
@@ -143,12 +148,12 @@ def test_which_protocols_bounds_are_of() -> None:
     model = CostModel("m", "s", (other, COSTS))
     assert protocols_of(SimulationOptions(alpha_ns=70), model) == (other, COSTS)
     collective = collective_of(odd_ring(), "allgather")
-    named = BoundsBySize(odd_ring(), collective, None, SimulationOptions(costs=COSTS)).at([1])
+    named = find_size_bounds(odd_ring(), collective, None, [1], SimulationOptions(costs=COSTS))
     assert [one.protocol for one in named] == ["only"]
-    plain = BoundsBySize(odd_ring(), collective, None, SimulationOptions(alpha_ns=70)).at([1, 2])
+    plain = find_size_bounds(odd_ring(), collective, None, [1, 2], SimulationOptions(alpha_ns=70))
     assert [(one.size_bytes, one.protocol) for one in plain] == [(1, ""), (2, "")]
     # of two protocols the one that may be faster; without a launch that is the other
-    (both,) = BoundsBySize(odd_ring(), collective, None, SimulationOptions(), model).at([1])
+    (both,) = find_size_bounds(odd_ring(), collective, None, [1], SimulationOptions(), model)
     assert both.protocol == "other"
 
 
@@ -160,14 +165,15 @@ def test_terms_of_odd_boxes() -> None:
     assert terms.least_of("alpha_ns", (box, network)) == 700
     assert terms.most_of("alpha_ns", (box, network)) == 3000
     assert terms.least_of("occupancy_ns", (network,)) == 300
-    assert list(terms.subsets()) == [(box,), (network,), (box, network)]
-    assert terms.rate(box, 1000, False) == 800
-    assert terms.rate(network, 1001, True) == 900
-    assert terms.rate(hop, 1, True) == 1
-    narrow = message_terms(odd_boxes(), Protocol("p", BOX, NETWORK, HOP, channels=2, channel_bytes_per_s=300))
-    assert narrow.rate(box, 1000, True) == 600
-    assert narrow.rate(box, 1000, False) == 800
-    assert narrow.rate(box, 700, True) == 560
+
+    def rates(protocol: Protocol, *links: tuple[int, int, bool]) -> list[int]:
+        classes, bandwidths, leaves = (np.array(column) for column in zip(*links, strict=True))
+        return data_rates(protocol, bandwidths, classes, leaves).tolist()
+
+    links = ((box, 1000, False), (network, 1001, True), (hop, 1, True))
+    assert rates(COSTS, *links) == [800, 900, 1]
+    narrow = Protocol("p", BOX, NETWORK, HOP, channels=2, channel_bytes_per_s=300)
+    assert rates(narrow, (box, 1000, True), (box, 1000, False), (box, 700, True)) == [600, 800, 560]
     topology = terms.topology
     ranks = [topology.node_names.index(f"box{box}.gpu{place}") for box, place in
              ((0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (2, 0))]  # fmt: skip
@@ -336,7 +342,7 @@ def test_steps_of_growth_are_a_fraction_of_the_least_delay() -> None:
 def test_bounds_without_proofs_or_of_unknown_protocols_are_refused() -> None:
     topology = odd_ring()
     collective = collective_of(topology, "allgather")
-    (bound,) = BoundsBySize(topology, collective, None, SimulationOptions(costs=COSTS)).at([1])
+    (bound,) = find_size_bounds(topology, collective, None, [1], SimulationOptions(costs=COSTS))
     other = Protocol("other")
     for protocols, wrong, words in (
         ([COSTS], replace(bound, proofs=()), "size bound: protocol 'only' of only, no proof"),
@@ -361,8 +367,11 @@ def test_counts_of_ranks_do_not_hold_where_messages_change_their_class() -> None
         check_size_bounds(topology, collective_of(topology, "allgather"), [COSTS], [bound])
     assert str(caught.value) == ("size bound: switches change the class of messages; no count of ranks holds")
     for one, words in (
-        (DirectCertificate(0, 1), "size bound: pairs are counted where all links are of one class"),
-        (RelayedCertificate(Fraction(1)), "size bound: pairs are counted where all links are of one class"),
+        (DirectCertificate(0, 1), "size bound: pairs are counted only where all links are of one class"),
+        (
+            RelayedCertificate(Fraction(1)),
+            "size bound: pairs are counted only where all links are of one class",
+        ),
     ):
         bound = SizeBound(1, "only", (SizeProof(Fraction(0), one),))
         with pytest.raises(ScheduleError) as caught:

@@ -13,9 +13,9 @@ from treadle.errors import ScheduleError
 from treadle.inputs.problem import make_problem
 from treadle.simulation.cost_models import as_cost_model
 from treadle.simulation.costs.cost_model import ClassCost, CostModel, Protocol
+from treadle.simulation.size_bounds.direct_messages import relayed_messages
 from treadle.simulation.size_bounds.message_terms import message_terms
 from treadle.simulation.size_bounds.problem_bounds import size_bounds, size_reasons
-from treadle.simulation.size_bounds.relayed_messages import relayed_messages
 from treadle.simulation.size_bounds.size_bound_check import check_size_bounds
 from treadle.simulation.size_bounds.size_certificate import RelayedCertificate, SizeBound, SizeProof
 from treadle.topologies import parse
@@ -121,7 +121,7 @@ def test_no_other_price_proves_more(name: str, size: int) -> None:
     for worth in [proof.witness.worth_ns, *(Fraction(2**place, 1000) for place in range(30))]:
         with pytest.raises(ScheduleError, match="size bound: "):
             judged(worth, later)
-    with pytest.raises(ScheduleError, match="is worth"):
+    with pytest.raises(ScheduleError, match="has the price"):
         judged(Fraction(-1), Fraction(0))
 
 

@@ -38,7 +38,7 @@ BOX_OF = (0, 0, 1, 1)
 def test_the_nearest_two_ranks_are_those_of_all_pairs(fabric: str) -> None:
     checked = CheckedFabric(parse(fabric), as_cost_model("reference").protocols[0])
     ranks = checked.topology.compute_nodes.tolist()
-    ways = (checked.latencies([rank], checked.known) for rank in ranks)
+    ways = (checked.latencies([rank], checked.classes) for rank in ranks)
     least = min(way[node] for rank, way in zip(ranks, ways, strict=True) for node in ranks if node != rank)
     assert checked.least_between(ranks) == least
 

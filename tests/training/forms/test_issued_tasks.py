@@ -102,7 +102,7 @@ def test_cuts_fill_early_pieces_first(seconds: tuple[int, ...], pieces: int, cut
 
 
 def test_more_pieces_than_layers_are_refused() -> None:
-    many = r"^pipeline of 3 pieces \(pp x interleave\): the model has 2 layers; use fewer pieces$"
+    many = r"^pipeline of 3 virtual stages \(pp x interleave\): the model has 2 layers; use fewer$"
     with pytest.raises(ScheduleError, match=many):
         cut_layers((1, 1), 3)
     for stages, batches in ((1, 4), (3, 4)):

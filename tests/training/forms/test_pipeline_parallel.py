@@ -159,11 +159,11 @@ def test_cuts_are_as_even_as_any(seed: int) -> None:
 
 def test_what_cannot_be_cut_is_refused() -> None:
     mesh = mesh_of(pp=4)
-    with pytest.raises(ScheduleError, match=r"pipeline of 4 pieces .* 3 layers"):
+    with pytest.raises(ScheduleError, match=r"pipeline of 4 virtual stages .* 3 layers"):
         small_step(plain_layers(3), mesh, free_costs(mesh))
     with pytest.raises(ScheduleError, match=r"interleave 2: .* found 6 with pp=4"):
         small_step(plain_layers(8), mesh, free_costs(mesh), micro_batches=6, interleave=2)
-    with pytest.raises(ScheduleError, match=r"3 pieces of 8 layers in all; expected 4 .* of 8"):
+    with pytest.raises(ScheduleError, match=r"3 virtual stages of 8 layers in total; expected 4 .* of 8"):
         small_step(plain_layers(8), mesh, free_costs(mesh), layers_per_chunk=(2, 2, 4))
 
 

@@ -245,7 +245,7 @@ def without(config: dict[str, Any], *names: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        (without(LLAMA, "model_type"), "model_type is missing; known are deepseek_v2.*t5"),
+        (without(LLAMA, "model_type"), "model_type is missing; supported are deepseek_v2.*t5"),
         ({**LLAMA, "model_type": "lama"}, "unknown model_type 'lama'; did you mean llama.*mixtral"),
         ({**LLAMA, "model_type": ["llama"]}, "unknown model_type"),
         (without(LLAMA, "vocab_size", "hidden_size"), "these keys are missing: hidden_size, vocab_size"),
@@ -260,10 +260,10 @@ def without(config: dict[str, Any], *names: str) -> dict[str, Any]:
         ({**LLAMA, "num_attention_heads": 33}, "33 heads do not divide hidden_size 4096"),
         ({**LLAMA, "num_key_value_heads": 5}, "num_key_value_heads 5 does not divide 32 heads"),
         ({**LLAMA, "tie_word_embeddings": "yes"}, "tie_word_embeddings: expected true or false"),
-        ({**QWEN, "mlp_only_layers": [1]}, "mlp_only_layers: qwen3_moe is known with .* only"),
+        ({**QWEN, "mlp_only_layers": [1]}, "mlp_only_layers: qwen3_moe is supported only with"),
         ({**QWEN, "num_experts_per_tok": 129}, "cannot visit 129 of 128 experts"),
-        ({**DEEPSEEK, "moe_layer_freq": 2}, "moe_layer_freq: deepseek_v3 is known with 1 only, found 2"),
-        ({**SWITCH, "num_sparse_decoder_layers": 3}, "num_sparse_decoder_layers: .* with 6 only, found 3"),
+        ({**DEEPSEEK, "moe_layer_freq": 2}, "moe_layer_freq: deepseek_v3 is supported only with 1, found 2"),
+        ({**SWITCH, "num_sparse_decoder_layers": 3}, "num_sparse_decoder_layers: .* only with 6, found 3"),
         ({**SWITCH, "num_sparse_encoder_layers": 5, "num_sparse_decoder_layers": 5}, "5 does not divide"),
         ({**GPT2, "n_head": 7}, "n_head 7 does not divide n_embd 1280"),
         ([1, 2], "expected an object, found a list"),

@@ -178,11 +178,11 @@ def test_numbers_at_their_limits(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("kind", "change", "message"),
     [
-        ("gemma", {"attention_bias": True}, "attention_bias: gemma is known with False only, found True"),
+        ("gemma", {"attention_bias": True}, "attention_bias: gemma is supported only with False, found True"),
         (
             "qwen2",
             {"use_sliding_window": True},
-            "use_sliding_window: qwen2 is known with False only, found True",
+            "use_sliding_window: qwen2 is supported only with False, found True",
         ),
         (
             "qwen3_moe",
@@ -293,7 +293,7 @@ def test_shares_are_of_layers_with_weights() -> None:
     head = ModelLayer("head", shares="table")
     assert TrainingModel("m", (table, head)).layer("head") is head
     for layers in ((head,), (replace(table, weights=()), head)):
-        with pytest.raises(TreadleError, match=r"^model m: head shares a weight of table: no such$"):
+        with pytest.raises(TreadleError, match=r"^model m: head shares a weight of table, which is missing$"):
             TrainingModel("m", layers)
     with pytest.raises(TreadleError, match=r"^model m: no layer 'tail'$"):
         TrainingModel("m", (table,)).layer("tail")
@@ -303,5 +303,7 @@ def test_shares_are_of_layers_with_weights() -> None:
         ModelLayer("l", exchanges=1)
     with pytest.raises(TreadleError, match=r"must be given together$"):
         ModelLayer("l", experts=2)
-    with pytest.raises(TreadleError, match=r"^work w: FLOPs per context token need to say what is attended$"):
+    with pytest.raises(
+        TreadleError, match=r"^work w: flops_per_context and attended must be given together$"
+    ):
         Work("w", WorkKind.ATTENTION, attended=Attended())

@@ -80,7 +80,7 @@ def test_streams_have_tokens_of_their_own() -> None:
     [
         ((), "distinct names, found 0"),
         ((expert_layer(), expert_layer()), "distinct names, found 2"),
-        ((ModelLayer("head", shares="embedding"),), "head shares a weight of embedding: no such"),
+        ((ModelLayer("head", shares="embedding"),), "head shares a weight of embedding, which is missing"),
     ],
 )
 def test_models_that_cannot_be(layers: tuple[ModelLayer, ...], message: str) -> None:
@@ -95,5 +95,5 @@ def test_layers_that_cannot_be() -> None:
         ModelLayer("block", routed_elements=8)
     with pytest.raises(TreadleError, match="0, 1 or 2 exchanges, found 3"):
         ModelLayer("block", routed_elements=8, exchanges=3)
-    with pytest.raises(TreadleError, match="what is attended"):
+    with pytest.raises(TreadleError, match="must be given together"):
         Work("scores", WorkKind.ATTENTION, flops_per_context=2)

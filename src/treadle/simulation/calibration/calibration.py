@@ -24,7 +24,7 @@ class Calibration:
         Coefficients `ALPHA` (s a step), `EPSILON` (s), `INVERSE_BANDWIDTH` (s/byte).
     measurements : tuple of Measurement
     has_steps : bool
-        Steps are known; otherwise alpha is the latency of the whole collective.
+        The number of steps is given; otherwise alpha is the latency of the entire collective.
     """
 
     fit: LinearFit
@@ -33,24 +33,24 @@ class Calibration:
 
     @property
     def alpha_s(self) -> float:
-        """Latency of a step, or of the whole collective without `has_steps`; 0 if not to be seen."""
+        """Latency of a step, or of the entire collective without `has_steps`; 0 if it was not fitted."""
         return self.fit.value(ALPHA)
 
     @property
     def latency_ns(self) -> int:
-        """Alpha in whole nanoseconds: a link's latency only with `has_steps`."""
+        """Alpha in nanoseconds, rounded; a link's latency only with `has_steps`."""
         return round(self.alpha_s * 1e9)
 
     @property
     def bandwidth_bytes_per_s(self) -> int | None:
-        """B, the bandwidth of a node; None if sizes do not tell."""
+        """B, the bandwidth of a node; None if the sizes do not determine it."""
         inverse = self.fit.value(INVERSE_BANDWIDTH)
         return round(1 / inverse) if inverse > 0 else None
 
     def options(self, degree: int = 1) -> dict[str, str]:
-        """Keyword arguments of the catalogue's graphs of a degree: B is shared by that many links.
+        """Return keyword arguments for the catalogue's graphs of a degree, by which B is divided.
 
-        Without `has_steps` there is no latency among them: each step of a simulation would cost alpha, the
+        They contain no latency without `has_steps`, because each step of a simulation would cost alpha, the
         latency of all steps together.
         """
         options = {"latency": f"{self.latency_ns}ns"} if self.has_steps else {}
@@ -73,15 +73,15 @@ def calibrate(
     path : str or Path
         See `treadle.simulation.calibration.measurements.read_measurements`.
     collective, n_ranks
-        Where the file does not say.
+        If the file does not contain them.
     steps : int, optional
-        Communication steps of the measured algorithm, such as 2 (N - 1) for a ring's allreduce, where the
-        file does not say. Without it alpha is the latency of the whole collective.
+        Communication steps of the measured algorithm, e.g. 2 (N - 1) for a ring's allreduce, if the file does
+        not contain them. Without it, alpha is the latency of the entire collective.
 
     Raises
     ------
     FormatError
-        If the file cannot be read, or its rows do not say how busbw follows from algbw.
+        If the file cannot be read, or its rows do not determine the ratio of busbw to algbw.
     ScheduleError
         If nothing can be fitted.
     """
@@ -96,7 +96,7 @@ def calibrate(
 
 
 def calibrate_rows(rows: Sequence[Measurement], *, steps: int | None = None) -> Calibration:
-    """Fit the model to measurements whose `bytes_factor` is known; `steps` as for `calibrate`."""
+    """Fit the model to measurements that have a `bytes_factor`; `steps` as for `calibrate`."""
     known = [steps if row.steps is None else row.steps for row in rows]
     has_steps = all(count is not None for count in known)
     counts = [float(count) if count is not None and has_steps else 1.0 for count in known]

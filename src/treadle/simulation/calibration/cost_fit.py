@@ -1,10 +1,10 @@
 """A cost model fitted to sweeps of several schedules, by simulating them.
 
-What a collective takes is, along its critical path, a sum of launches, latencies, occupancies and bytes over
-bandwidth, so a fit by Gauss and Newton's steps in the logarithms of the figures needs few rounds (damping: D.
-W. Marquardt, SIAM J. Appl. Math. 11, 1963). Errors are relative, because times range over decades, and large
-ones count by their size, so that single outliers do not move the fit. The times alone leave some sums
-undetermined (launch and latencies, say): every figure is held, weakly, by where it starts.
+The time of a collective is, along its critical path, a sum of launches, latencies, occupancies and bytes over
+bandwidth. So a fit by Gauss-Newton steps in the logarithms of the costs needs few rounds (damping: D. W.
+Marquardt, SIAM J. Appl. Math. 11, 1963). Errors are relative, because times range over decades, and large
+ones count linearly, so that single outliers do not move the fit. The times alone leave some sums undetermined
+(e.g. launch and latencies), so every cost is weakly attracted to its starting value.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ from treadle.simulation.tasks import TaskGraph, task_graph
 Floats = NDArray[np.float64]
 
 _MOST_TASKS = 2**16
-"""Of one trial of a number of slices: some hundredths of a second."""
+"""Tasks of one trial of a number of slices: some hundredths of a second."""
 _MOST_POINTS = 4096
 _ROUNDS = 25
 _STEP = 0.02
 _LONGEST = 0.7
 _HUBER = 0.25
-"""Relative error from which on an error counts by its size, not its square."""
+"""Relative error above which an error counts linearly, not by its square."""
 _PRIOR = 0.1 / log(5)
-"""A factor of five from the start weighs as much as an error of a tenth."""
+"""A factor of five from the start counts as much as an error of 10 %."""
 _SHARES = 10_000
 _STARTS: dict[str, tuple[float, float, float, float]] = {
     "ll": (6600, 1, 0.45, 0.3),
@@ -65,9 +65,9 @@ class Sweep:
     Parameters
     ----------
     name : str
-        Of reports.
+        Name in reports.
     plan : Plan
-        What was run, on its fabric.
+        The plan that was run, on its fabric.
     measured : sequence of Measurement
 
     Examples
@@ -87,18 +87,12 @@ class Sweep:
 
 @dataclass(frozen=True)
 class FittedPoint:
-    """A measured time beside the model's.
+    """A measured time next to the model's, with the protocol and slices that the model chooses.
 
     Parameters
     ----------
-    sweep : str
-    size_bytes : int
-    measured_s, predicted_s : float
-    protocol : str
-        That the model takes.
-    slices : int
     share_of_bound : float, optional
-        Measured algbw over the proved bound on algbw; None where no bound is known.
+        Measured algbw over the plan's upper bound on algbw; None without a bound.
     """
 
     sweep: str
@@ -111,23 +105,23 @@ class FittedPoint:
 
     @property
     def error(self) -> float:
-        """Of the prediction, relative to what was measured; positive: predicted too slow."""
+        """Relative error of the prediction; positive if it is too slow."""
         return self.predicted_s / self.measured_s - 1
 
 
 @brief("model", "mean_error", "max_error")
 @dataclass(frozen=True)
 class CostFit:
-    """A cost model and how well it tells the times.
+    """A cost model with the errors of its predictions.
 
     Parameters
     ----------
     model : CostModel
-        With 95 % bands.
+        With 95 % confidence intervals.
     points : tuple of FittedPoint
-        That it was fitted to.
+        Times that the model was fitted to.
     held_out : tuple of FittedPoint
-        That it was not, only predicted.
+        Times that were only predicted.
 
     Examples
     --------
@@ -147,17 +141,17 @@ class CostFit:
 
     @property
     def mean_error(self) -> float:
-        """Of the fitted points, absolute."""
+        """Mean absolute error of the fitted points."""
         return mean_error(self.points)
 
     @property
     def max_error(self) -> float:
-        """Of the fitted points, absolute."""
+        """Largest absolute error of the fitted points."""
         return max((abs(point.error) for point in self.points), default=0.0)
 
 
 def mean_error(points: Sequence[FittedPoint]) -> float:
-    """Mean of the absolute relative errors; 0 of none."""
+    """Return the mean of the absolute relative errors; 0 without points."""
     return sum(abs(point.error) for point in points) / max(1, len(points))
 
 
@@ -174,19 +168,19 @@ def fit_cost_model(
     Parameters
     ----------
     sweeps : sequence of Sweep
-        Of several schedules, better: one schedule at a time does not tell its latencies apart.
+        Better from several schedules: a single one does not separate its latencies.
     protocols : sequence of str
-        Each has figures of its own, and each size is told by the fastest; ``ll``, ``ll128`` and ``simple``
-        start near what such protocols are, others as ``simple``.
+        Each has its own costs, and the fastest predicts each size. ``ll``, ``ll128`` and ``simple`` start at
+        typical values, others at those of ``simple``.
     held_out : sequence of Sweep
         Not fitted, only predicted.
     name, source : str
-        Of the model.
+        Name and source of the model.
 
     Raises
     ------
     ScheduleError
-        If there are fewer times than figures to fit, too many, or a plan does not serve a size.
+        If there are fewer times than costs to fit, too many times, or a plan without a schedule for a size.
     UnverifiedPlanError
         If a plan is false.
 
@@ -204,26 +198,26 @@ def fit_cost_model(
     for sweep in (*sweeps, *held_out):
         require_verified(sweep.plan)
     points = [point for sweep in sweeps for point in _points(sweep)]
-    figures = _Figures(points, protocols)
-    if not len(figures.start) <= len(points) <= _MOST_POINTS:
+    costs = _Costs(points, protocols)
+    if not len(costs.start) <= len(points) <= _MOST_POINTS:
         raise ScheduleError(
-            f"a cost model: {len(points)} measured times for {len(figures.start)} figures; expected at "
-            f"least as many, and at most {_MOST_POINTS}"
+            f"cost model: {len(points)} measured times for {len(costs.start)} costs; measure at least as "
+            f"many, and at most {_MOST_POINTS}"
         )
-    logs, deviations = _fitted(points, figures)
+    logs, deviations = _fit(points, costs)
     reach = student_t(max(1, len(points) - len(logs)))
     bands = {
-        label: (figures.exp_value(label, value - away), figures.exp_value(label, value + away))
-        for label, value, away in zip(figures.labels, logs, reach * deviations, strict=True)
+        label: (_value(label, log_value - away), _value(label, log_value + away))
+        for label, log_value, away in zip(costs.start, logs, reach * deviations, strict=True)
     }
-    model = replace(figures.model(logs, name, source), bands=bands)
+    model = replace(costs.model(logs, name, source), bands=bands)
     unseen = tuple(point for sweep in held_out for point in predict_times(sweep, model))
-    return CostFit(model, tuple(_told(one, model) for one in points), unseen)
+    return CostFit(model, tuple(_predict(point, model) for point in points), unseen)
 
 
 def predict_times(sweep: Sweep, model: CostModel) -> tuple[FittedPoint, ...]:
-    """Measured times of a plan beside what a cost model says of them."""
-    return tuple(_told(point, model) for point in _points(sweep))
+    """Return the measured times of a plan next to the model's."""
+    return tuple(_predict(point, model) for point in _points(sweep))
 
 
 @dataclass(frozen=True, eq=False)
@@ -234,57 +228,52 @@ class _Point:
 
 
 def _points(sweep: Sweep) -> Iterator[_Point]:
-    """Each measured time with the program that serves its size."""
-    known: dict[int, TaskGraph] = {}
+    """Yield each measured time with the program for its size."""
+    graphs: dict[int, TaskGraph] = {}
     for row in sweep.measured:
         key = id(sweep.plan.schedule_for(row.size_bytes))
-        if key not in known:
-            known[key] = task_graph(sweep.plan.topology, programs_of(sweep.plan, row.size_bytes).lists)
-        yield _Point(sweep, known[key], row)
+        if key not in graphs:
+            graphs[key] = task_graph(sweep.plan.topology, programs_of(sweep.plan, row.size_bytes).lists)
+        yield _Point(sweep, graphs[key], row)
 
 
-class _Figures:
-    """The figures of a model as a vector of logarithms, each with a label; efficiencies stay below 1."""
+class _Costs:
+    """The costs of a model as a vector of logarithms; efficiencies stay at most 1.
+
+    `start` has the starting values by label, in the order of the vector.
+    """
 
     def __init__(self, points: Sequence[_Point], protocols: Sequence[str]) -> None:
         self.protocols = tuple(protocols)
         numbers = sorted({int(one) for point in points for one in set(point.graph.resource_class.tolist())})
         self.classes = [CLASSES[number] for number in numbers]
-        self.labels: list[str] = []
-        start: list[float] = []
+        self.start: dict[str, float] = {}
         for name in self.protocols:
             launch, slower, share, busier = _STARTS.get(name, _STARTS["simple"])
-            self.labels.append(f"{name}.launch_ns")
-            start.append(launch)
+            self.start[f"{name}.launch_ns"] = launch
             for one in self.classes:
-                self.labels += [f"{name}.{one}.{key}" for key in ("alpha_ns", "occupancy_ns", "efficiency")]
-                start += [_ALPHA_NS[one] * slower, _OCCUPANCY_NS[one] * busier, share]
-        adds = any(OperationKind.RECEIVE_REDUCE in point.graph.program.operation_kind for point in points)
-        if adds:
-            self.labels.append("reduction_bytes_per_s")
-            start.append(_REDUCTION)
-        self.start: Floats = np.log(np.array(start))
-        self.is_share = np.array([label.endswith("efficiency") for label in self.labels])
-
-    def exp_value(self, label: str, value: float) -> float:
-        """A figure from its logarithm."""
-        figure = exp(min(value, 60.0))
-        return min(1.0, figure) if label.endswith("efficiency") else figure
+                self.start[f"{name}.{one}.alpha_ns"] = _ALPHA_NS[one] * slower
+                self.start[f"{name}.{one}.occupancy_ns"] = _OCCUPANCY_NS[one] * busier
+                self.start[f"{name}.{one}.efficiency"] = share
+        if any(OperationKind.RECEIVE_REDUCE in point.graph.program.operation_kind for point in points):
+            self.start["reduction_bytes_per_s"] = _REDUCTION
+        self.start_logs: Floats = np.log(np.array([*self.start.values()]))
+        self.is_share = np.array([label.endswith("efficiency") for label in self.start])
 
     def model(self, logs: Floats, name: str, source: str) -> CostModel:
-        values = {
-            label: self.exp_value(label, float(value)) for label, value in zip(self.labels, logs, strict=True)
-        }
+        values = {label: _value(label, float(one)) for label, one in zip(self.start, logs, strict=True)}
         rows = []
         for protocol in self.protocols:
-            costs = {}
-            for one in self.classes:
-                alpha, occupancy, share = (
-                    values[f"{protocol}.{one}.{key}"] for key in ("alpha_ns", "occupancy_ns", "efficiency")
+            costs = {
+                str(one): ClassCost(
+                    min(10**11, round(values[f"{protocol}.{one}.alpha_ns"])),
+                    min(10**11, round(values[f"{protocol}.{one}.occupancy_ns"])),
+                    efficiency=Fraction(
+                        max(1, round(values[f"{protocol}.{one}.efficiency"] * _SHARES)), _SHARES
+                    ),
                 )
-                efficiency = Fraction(max(1, round(share * _SHARES)), _SHARES)
-                alpha_ns, occupancy_ns = (min(10**11, round(figure)) for figure in (alpha, occupancy))
-                costs[one.value] = ClassCost(alpha_ns, occupancy_ns, efficiency=efficiency)
+                for one in self.classes
+            }
             launch = min(10**11, round(values[f"{protocol}.launch_ns"]))
             box, network, hop = (costs.get(one, ClassCost()) for one in ("box", "network", "hop"))
             rows.append(Protocol(protocol, box, network, hop, launch))
@@ -292,11 +281,14 @@ class _Figures:
         return CostModel(name, source, tuple(rows), reduction_bytes_per_s=reduction)
 
 
-@dataclass(frozen=True)
-class _Best:
-    seconds: float
-    protocol: int
-    slices: int
+def _value(label: str, log_value: float) -> float:
+    """Return a cost from its logarithm."""
+    value = exp(min(log_value, 60.0))
+    return min(1.0, value) if label.endswith("efficiency") else value
+
+
+_Run = tuple[float, int, int]
+"""Seconds, number of the protocol, and slices."""
 
 
 def _options(model: CostModel, protocol: int, slices: int = 1) -> SimulationOptions:
@@ -305,105 +297,100 @@ def _options(model: CostModel, protocol: int, slices: int = 1) -> SimulationOpti
     )
 
 
-def _best(point: _Point, model: CostModel) -> _Best:
-    """The fastest protocol and its best number of slices."""
+def _best(point: _Point, model: CostModel) -> _Run:
+    """Return the fastest protocol with its best number of slices."""
     found = []
     for number in range(len(model.protocols)):
         options = _options(model, number)
         one = best_slices(point.graph, point.measured.size_bytes, options, most_tasks=_MOST_TASKS).simulation
-        found.append(_Best(one.time_s, number, one.options.slices))
-    return min(found, key=lambda one: one.seconds)
+        found.append((one.time_s, number, one.options.slices))
+    return min(found)
 
 
-def _seconds(point: _Point, model: CostModel, best: _Best) -> float:
-    options = _options(model, best.protocol, best.slices)
+def _seconds(point: _Point, model: CostModel, run: _Run) -> float:
+    options = _options(model, *run[1:])
     return simulate_graph(point.graph, point.measured.size_bytes, options).time_s
 
 
-def _fitted(points: Sequence[_Point], figures: _Figures) -> tuple[Floats, Floats]:
-    """Logarithms of the figures and their standard deviations."""
+def _fit(points: Sequence[_Point], costs: _Costs) -> tuple[Floats, Floats]:
+    """Return the logarithms of the costs and their standard deviations."""
 
-    def errors(logs: Floats) -> tuple[Floats, list[_Best]]:
-        model = figures.model(logs, "trial", "trial")
-        best = [_best(point, model) for point in points]
-        return (
-            np.array([log(one.seconds / p.measured.time_s) for one, p in zip(best, points, strict=True)]),
-            best,
-        )
+    def errors(logs: Floats) -> tuple[Floats, list[_Run]]:
+        model = costs.model(logs, "trial", "trial")
+        runs = [_best(point, model) for point in points]
+        ratios = [log(run[0] / point.measured.time_s) for run, point in zip(runs, points, strict=True)]
+        return np.array(ratios), runs
 
     def loss(residual: Floats, logs: Floats) -> float:
         size = np.abs(residual)
         parts = np.where(size < _HUBER, size**2 / 2, _HUBER * (size - _HUBER / 2))
-        return float(parts.sum() + (_PRIOR**2 * (logs - figures.start) ** 2).sum() / 2)
+        return float(parts.sum() + (_PRIOR**2 * (logs - costs.start_logs) ** 2).sum() / 2)
 
-    logs = figures.start.copy()
-    residual, best = errors(logs)
-    damping = 1e-2
-    slopes = _slopes(points, figures, logs, best)
+    logs, damping = costs.start_logs.copy(), 1e-2
+    residual, runs = errors(logs)
+    slopes = _slopes(points, costs, logs, runs)
     for round_number in range(_ROUNDS):
         context().report("fitting", round_number, _ROUNDS)
-        step = _step(slopes, residual, logs - figures.start, damping)
+        step = _step(slopes, residual, logs - costs.start_logs, damping)
         trial = logs + np.clip(step, -_LONGEST, _LONGEST)
-        trial[figures.is_share] = np.minimum(trial[figures.is_share], 0)
-        next_residual, next_best = errors(trial)
+        trial[costs.is_share] = np.minimum(trial[costs.is_share], 0)
+        next_residual, next_runs = errors(trial)
         gain = loss(residual, logs) - loss(next_residual, trial)
         if gain <= 0:
             damping *= 8
             if damping > 1e4:
                 break
             continue
-        logs, residual, best, damping = trial, next_residual, next_best, damping / 4
-        slopes = _slopes(points, figures, logs, best)
+        logs, residual, runs, damping = trial, next_residual, next_runs, damping / 4
+        slopes = _slopes(points, costs, logs, runs)
         if gain < 1e-7 * len(points):
             break
     weights = _weights(residual)
     normal = (slopes * weights[:, None]).T @ slopes + _PRIOR**2 * np.eye(len(logs))
-    spare = max(1, len(points) - len(logs))
-    variance = float(weights @ residual**2) / spare
+    variance = float(weights @ residual**2) / max(1, len(points) - len(logs))
     return logs, np.sqrt(np.maximum(0, np.diag(np.linalg.inv(normal)) * variance))
 
 
 def _weights(residual: Floats) -> Floats:
-    weights: Floats = np.asarray(np.minimum(1.0, _HUBER / np.maximum(np.abs(residual), 1e-12)))
-    return weights
+    return np.asarray(np.minimum(1.0, _HUBER / np.maximum(np.abs(residual), 1e-12)))
 
 
 def _step(slopes: Floats, residual: Floats, moved: Floats, damping: float) -> Floats:
-    """Towards the least weighted squares, damped, and drawn to the start."""
+    """Return the step to the weighted least squares, damped, and drawn to the start."""
     weighted = slopes * _weights(residual)[:, None]
     normal = weighted.T @ slopes + (_PRIOR**2 + damping) * np.eye(slopes.shape[1])
-    return np.asarray(np.linalg.solve(normal, -(weighted.T @ residual + _PRIOR**2 * moved)), dtype=np.float64)
+    pull = weighted.T @ residual + _PRIOR**2 * moved
+    return -np.asarray(np.linalg.solve(normal, pull), dtype=np.float64)
 
 
-def _slopes(points: Sequence[_Point], figures: _Figures, logs: Floats, best: Sequence[_Best]) -> Floats:
-    """How the logarithm of each time moves with the logarithm of each figure, its slices kept."""
+def _slopes(points: Sequence[_Point], costs: _Costs, logs: Floats, runs: Sequence[_Run]) -> Floats:
+    """Return the derivative of each time's logarithm by each cost's logarithm, with the slices fixed."""
     slopes = np.zeros((len(points), len(logs)))
     for column in range(len(logs)):
         moved = logs.copy()
-        # efficiencies end at 1: towards less
-        step = -_STEP if figures.is_share[column] else _STEP
+        step = -_STEP if costs.is_share[column] else _STEP  # an efficiency cannot exceed 1
         moved[column] += step
-        model = figures.model(moved, "trial", "trial")
-        for row, (point, one) in enumerate(zip(points, best, strict=True)):
-            slopes[row, column] = log(_seconds(point, model, one) / one.seconds) / step
+        model = costs.model(moved, "trial", "trial")
+        for row, (point, run) in enumerate(zip(points, runs, strict=True)):
+            slopes[row, column] = log(_seconds(point, model, run) / run[0]) / step
     return slopes
 
 
-def _told(point: _Point, model: CostModel) -> FittedPoint:
-    best, measured = _best(point, model), point.measured
-    bound = point.sweep.plan.optimal_algbw
+def _predict(point: _Point, model: CostModel) -> FittedPoint:
+    measured, bound = point.measured, point.sweep.plan.optimal_algbw
+    seconds, protocol, slices = _best(point, model)
     return FittedPoint(
         point.sweep.name,
         measured.size_bytes,
         measured.time_s,
-        best.seconds,
-        model.protocols[best.protocol].name,
-        best.slices,
+        seconds,
+        model.protocols[protocol].name,
+        slices,
         None if bound is None else measured.size_bytes / measured.time_s / float(bound),
     )
 
 
 def errors_by_sweep(points: Sequence[FittedPoint]) -> dict[str, float]:
-    """Mean absolute error of each sweep."""
+    """Return the mean absolute error of each sweep."""
     names = dict.fromkeys(point.sweep for point in points)
     return {name: mean_error([point for point in points if point.sweep == name]) for name in names}

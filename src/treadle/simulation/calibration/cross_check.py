@@ -1,4 +1,4 @@
-"""Simulated times beside those of a simulator by others, which shares no code with ours."""
+"""Cross-check of simulated times by an independent simulator (SimGrid), which shares no code with Treadle."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from treadle.simulation.tasks import task_graph
 from treadle.units import format_size
 
 _MOST_BYTES = 2**30
-"""Buffers of all ranks together: SimGrid's processes hold and move real data, in one memory."""
+"""Largest size of all ranks' buffers: SimGrid's processes hold and move real data, in one memory."""
 
 
 class CrossCheck(StrEnum):
-    """Simulators by others, spelt as on the command line.
+    """Third-party simulators, spelt as on the command line.
 
     Examples
     --------
@@ -39,18 +39,18 @@ class CrossCheck(StrEnum):
 @brief("size_bytes", "referee_s", "own_s", "wrong")
 @dataclass(frozen=True)
 class CrossCheckRow:
-    """A size by both simulators, each message whole, links shared fairly.
+    """Times of a size in both simulators, with unsliced messages and fairly shared links.
 
     Parameters
     ----------
     size_bytes : int
-        The larger per-rank buffer, in whole elements of 4 bytes.
+        The larger per-rank buffer, a multiple of 4 bytes.
     referee_s, own_s : float
-        Seconds of the slowest rank, by the referee and by ours.
+        Seconds of the slowest rank, in SimGrid and in Treadle's simulation.
     wrong : int
-        Elements that are wrong after the referee has moved them.
+        Elements that are wrong after SimGrid has moved them.
     alpha_ns : int
-        Latency of every message that both count, on top of the links'.
+        Latency of every message in both, added to the links'.
 
     Examples
     --------
@@ -68,17 +68,17 @@ class CrossCheckRow:
 
     @property
     def difference(self) -> float:
-        """Ours over the referee's, less one; 0 where both take no time."""
+        """Treadle's time over SimGrid's, minus one; 0 if both are 0."""
         return self.own_s / self.referee_s - 1 if self.referee_s else self.own_s
 
 
 def require_cross_check(referee: CrossCheck, n_ranks: int, sizes: Sequence[int]) -> None:
-    """Refuse at once what a referee cannot judge.
+    """Raise before any work if a cross-check simulator cannot run.
 
     Raises
     ------
     MissingDependencyError
-        If it is not installed.
+        If the simulator is not installed.
     MemoryLimitError
         If the data would not fit.
 
@@ -109,17 +109,16 @@ def run_cross_check(
     alpha_ns: int | None = None,
     progress: Progress | None = None,
 ) -> tuple[CrossCheckRow, ...]:
-    """Simulate a plan by another simulator too, and ours under the assumptions that both know.
+    """Simulate a plan in an independent simulator, and in Treadle's under assumptions that both support.
 
     Parameters
     ----------
     plan : Plan
     sizes : sequence of int
         Bytes of the larger per-rank buffer.
-    referee : Referee
     alpha_ns : int, optional
-        Latency of every message on top of the links'; default what the dearest class of the fabric's links
-        costs by its `default_cost_model`.
+        Latency of every message, added to the links'; default the most expensive class of the fabric's links
+        under its `default_cost_model`.
     progress : callable, optional
 
     Raises

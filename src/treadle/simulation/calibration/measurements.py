@@ -1,4 +1,4 @@
-"""Reads measured times: output of nccl-tests (text, or JSON of ``-J``) and of ``run`` and ``testbed``."""
+"""Reader of measured times: output of nccl-tests (text, or JSON of ``-J``) and of ``run`` and ``testbed``."""
 
 from __future__ import annotations
 
@@ -41,15 +41,18 @@ class Measurement:
     time_s : float
         Positive.
     bytes_factor : float, optional
-        Bytes that the node bandwidth B moves, over size: busbw / algbw, or T_B in M/B. None: not known.
+        Bytes that the node bandwidth B moves, divided by the size: busbw / algbw, or T_B in M/B.
     steps : int, optional
-        Communication steps, where known.
+        Communication steps.
     """
 
     size_bytes: int
     time_s: float
     bytes_factor: float | None = None
     steps: int | None = None
+
+
+_Rows = list[Measurement | None]
 
 
 def read_measurements(
@@ -60,10 +63,10 @@ def read_measurements(
     Parameters
     ----------
     path : str or Path
-        UTF-8, at most 16 MiB: the text that nccl-tests prints, its JSON (``-J``), or the JSON object of
+        UTF-8, at most 16 MiB: output of nccl-tests, its JSON (``-J``), or the JSON object of
         ``treadle run --json`` or ``treadle testbed --json``.
     collective, n_ranks
-        Override what the file says; both are found in current files.
+        Override the file's; current files contain both.
 
     Returns
     -------
@@ -73,7 +76,7 @@ def read_measurements(
     Raises
     ------
     FormatError
-        If it is none of these, too large, or has no row.
+        If the file has another format, is too large, or has no rows.
     """
     source = str(path)
     text = read_input_string(path, MAX_FILE_BYTES)
@@ -81,9 +84,10 @@ def read_measurements(
         value = parse_json(text, source=source)
         if not isinstance(value, dict):
             raise FormatError("expected a JSON object", source=source)
-        found = _json_rows(value, collective, n_ranks, source)
+        rows = _json_rows(value, collective, n_ranks, source)
     else:
-        found = _text_rows(text, source, collective, n_ranks)
+        rows = _text_rows(text, source, collective, n_ranks)
+    found = [row for row in rows if row is not None]
     if not found:
         raise FormatError("has no measured row; expected nccl-tests output or JSON of treadle", source=source)
     return found
@@ -101,14 +105,14 @@ def _kind(name: str) -> CollectiveKind | None:
 def _measurement(
     size: float, time_s: float, factor: float | None, steps: int | None = None
 ) -> Measurement | None:
-    """None for what says nothing: an empty buffer, or no time."""
+    """Return the row; None for an empty buffer or a time that was not measured."""
     if not (0 < size <= _MAX_SIZE and 0 < time_s <= _MAX_TIME_S):
         return None
     return Measurement(int(size), time_s, factor, steps)
 
 
-def _text_rows(text: str, source: str, kind: CollectiveKind | None, n_ranks: int | None) -> list[Measurement]:
-    """Rows below the heading that names the columns: out-of-place times, else in-place ones."""
+def _text_rows(text: str, source: str, kind: CollectiveKind | None, n_ranks: int | None) -> _Rows:
+    """Return the rows below the heading that names the columns: out-of-place times, else in-place ones."""
     ranks: set[int] = set()
     heading: list[str] = []
     rows: list[tuple[int, list[str]]] = []
@@ -130,8 +134,7 @@ def _text_rows(text: str, source: str, kind: CollectiveKind | None, n_ranks: int
     factor = _factor(kind, n_ranks or len(ranks) or None)
     if factor is None:
         factor = _ratio(heading, rows)
-    found = (_text_row(heading, words, factor, source, number) for number, words in rows)
-    return [row for row in found if row is not None]
+    return [_text_row(heading, words, factor, source, number) for number, words in rows]
 
 
 def _text_row(
@@ -142,22 +145,20 @@ def _text_row(
         raise FormatError(
             f"a row has {len(words)} columns; its heading has {len(heading)}", source=source, line=line
         )
-    # aggregated sizes may overlap a column; a time that is no number has not been measured
+    # aggregated sizes may overlap a column; a time that is not a number was not measured
     return _measurement(_number(words[0]), _number(words[time_place]) * 1e-6, factor)
 
 
 def _ratio(heading: Sequence[str], rows: Sequence[tuple[int, Sequence[str]]]) -> float | None:
-    """busbw / algbw of the fastest row: the printed decimals say most there."""
-    best = (0.0, 0.0)
-    for _, words in rows:
-        place = heading.index("algbw")
-        if len(words) > place + 1:
-            best = max(best, (_number(words[place]), _number(words[place + 1])))
-    return best[1] / best[0] if best[0] >= 1 and best[1] > 0 else None
+    """Return busbw / algbw of the fastest row, where the printed decimals are most precise."""
+    place = heading.index("algbw") if rows else 0
+    pairs = (map(_number, words[place : place + 2]) for _, words in rows if len(words) > place + 1)
+    algbw, busbw = max(map(tuple, pairs), default=(0.0, 0.0))
+    return busbw / algbw if algbw >= 1 and busbw > 0 else None
 
 
 def _number(word: object) -> float:
-    """A finite number, or 0 for anything else."""
+    """Return a finite number, or 0 for anything else."""
     if isinstance(word, bool) or not isinstance(word, (int, float, str)):
         return 0.0
     try:
@@ -169,57 +170,44 @@ def _number(word: object) -> float:
 
 def _json_rows(
     value: Mapping[str, Any], kind: CollectiveKind | None, n_ranks: int | None, source: str
-) -> list[Measurement]:
-    """Rows of a JSON object by what it looks like."""
-    if "results" in value:
-        return _nccl_tests(value, kind, n_ranks, source)
-    if "rows" in value:
-        return _own(value, kind, n_ranks, source)
-    raise FormatError(
-        'has neither "results" (nccl-tests -J) nor "rows" (treadle run or testbed --json)', source=source
-    )
-
-
-def _list(value: object, what: str, source: str) -> list[Mapping[str, Any]]:
-    if not isinstance(value, list) or not all(isinstance(row, dict) for row in value):
-        raise FormatError(f'"{what}": expected a list of objects', source=source)
-    if len(value) > MAX_ROWS:
-        raise FormatError(f'"{what}" has more than {MAX_ROWS} rows', source=source)
-    return value
-
-
-def _nccl_tests(
-    value: Mapping[str, Any], kind: CollectiveKind | None, n_ranks: int | None, source: str
-) -> list[Measurement]:
-    arguments = value.get("args")
-    if kind is None and isinstance(arguments, list) and arguments and isinstance(arguments[0], str):
-        kind = _kind(arguments[0])
-    devices = value.get("devices")
-    if n_ranks is None and isinstance(devices, list):
-        n_ranks = len(devices) or None
-    factor, found = _factor(kind, n_ranks), []
-    for row in _list(value["results"], "results", source):
-        body = row.get("out_of_place") or row.get("in_place")
-        body = body if isinstance(body, dict) else {}
-        time_us = _number(body.get("time", body.get("cpu_time")))
-        algbw, busbw = _number(body.get("alg_bw")), _number(body.get("bus_bw"))
-        ratio = busbw / algbw if algbw >= 1 and busbw > 0 else None
-        found.append(_measurement(_number(row.get("size")), time_us * 1e-6, factor or ratio))
-    return [row for row in found if row is not None]
-
-
-def _own(
-    value: Mapping[str, Any], kind: CollectiveKind | None, n_ranks: int | None, source: str
-) -> list[Measurement]:
+) -> _Rows:
+    """Return the rows of nccl-tests ("results") or of Treadle ("rows")."""
+    is_nccl, key = "results" in value, "results" if "results" in value else "rows"
+    if key not in value:
+        raise FormatError(
+            'has neither "results" (nccl-tests -J) nor "rows" (treadle run or testbed --json)', source=source
+        )
+    rows = value[key]
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise FormatError(f'"{key}": expected a list of objects', source=source)
+    if len(rows) > MAX_ROWS:
+        raise FormatError(f'"{key}" has more than {MAX_ROWS} rows', source=source)
+    if is_nccl:
+        arguments, devices = value.get("args"), value.get("devices")
+        if kind is None and isinstance(arguments, list) and arguments and isinstance(arguments[0], str):
+            kind = _kind(arguments[0])
+        if n_ranks is None and isinstance(devices, list):
+            n_ranks = len(devices) or None
+        return [_nccl_row(row, _factor(kind, n_ranks)) for row in rows]
     if kind is None and value.get("collective") in tuple(CollectiveKind):
         kind = CollectiveKind(value["collective"])
     ranks = value.get("ranks")
     if n_ranks is None and isinstance(ranks, int) and 2 <= ranks <= MAX_RANKS:
         n_ranks = ranks
-    factor, found = _factor(kind, n_ranks), []
-    for row in _list(value["rows"], "rows", source):
-        own, steps = row.get("bytes_factor"), row.get("steps")
-        steps = steps if isinstance(steps, int) and 0 < steps < 2**31 else None
-        size, time_s = _number(row.get("size_bytes")), _number(row.get("time_s"))
-        found.append(_measurement(size, time_s, factor if own is None else max(0.0, _number(own)), steps))
-    return [row for row in found if row is not None]
+    return [_own_row(row, _factor(kind, n_ranks)) for row in rows]
+
+
+def _nccl_row(row: Mapping[str, Any], factor: float | None) -> Measurement | None:
+    body = row.get("out_of_place") or row.get("in_place")
+    body = body if isinstance(body, dict) else {}
+    time_us = _number(body.get("time", body.get("cpu_time")))
+    algbw, busbw = _number(body.get("alg_bw")), _number(body.get("bus_bw"))
+    ratio = busbw / algbw if algbw >= 1 and busbw > 0 else None
+    return _measurement(_number(row.get("size")), time_us * 1e-6, factor or ratio)
+
+
+def _own_row(row: Mapping[str, Any], factor: float | None) -> Measurement | None:
+    own, steps = row.get("bytes_factor"), row.get("steps")
+    steps = steps if isinstance(steps, int) and 0 < steps < 2**31 else None
+    factor = factor if own is None else max(0.0, _number(own))
+    return _measurement(_number(row.get("size_bytes")), _number(row.get("time_s")), factor, steps)

@@ -22,7 +22,7 @@ _MAD_TO_SIGMA = 1.4826
 
 @dataclass(frozen=True)
 class Estimate:
-    """A coefficient and its 95 % confidence interval; infinite ends where nothing is left to judge it by."""
+    """A coefficient and its 95 % confidence interval; the ends are infinite without spare observations."""
 
     value: float
     low: float
@@ -36,11 +36,11 @@ class LinearFit:
     Parameters
     ----------
     estimates : mapping of str to Estimate
-        Only coefficients that the data tell apart and that are not negative; others count as 0.
+        Only coefficients that the data determine and that are not negative; others count as 0.
     predicted_s : tuple of float
         For every observation.
     mean_error, max_error : float
-        Of |predicted - observed| / observed.
+        Mean and maximum of |predicted - observed| / observed.
     """
 
     estimates: Mapping[str, Estimate]
@@ -49,7 +49,7 @@ class LinearFit:
     max_error: float
 
     def value(self, name: str) -> float:
-        """A coefficient, 0 where it was not fitted."""
+        """Return a coefficient, 0 if it was not fitted."""
         return self.estimates[name].value if name in self.estimates else 0.0
 
 
@@ -69,12 +69,12 @@ def fit_times(
     times_s : sequence of float
         Seconds, positive.
     known_s : sequence of float, optional
-        Of each time, what is no matter of the coefficients; default nothing.
+        Part of each time that does not depend on the coefficients; default 0.
 
     Raises
     ------
     ScheduleError
-        Without observations, or if no column is left.
+        Without observations, or if all columns are dropped.
 
     Notes
     -----
@@ -96,7 +96,7 @@ def fit_times(
         values, weights = _robust(design, 1 - known)
         negative = [name for name, value in zip(names, values, strict=True) if value < 0]
         if not negative:
-            return _summary(names, times, design, known, (values, weights))
+            return _summary(names, times, design, known, values, weights)
         names.remove(negative[-1])
     raise ScheduleError("the times do not grow with latency or size: nothing can be fitted")
 
@@ -106,7 +106,7 @@ def _design(columns: Mapping[str, Sequence[float]], names: Sequence[str], times:
 
 
 def _robust(design: Floats, targets: Floats) -> tuple[Floats, Floats]:
-    """Coefficients that bring the rows' sums near the targets, and the weight of each row."""
+    """Return the coefficients by Huber's robust regression, and the weight of each row."""
     weights = np.ones(len(design))
     values = _weighted(design, targets, weights)
     for _ in range(_ROUNDS):
@@ -135,9 +135,9 @@ def _summary(
     times: Floats,
     design: Floats,
     known: Floats,
-    found: tuple[Floats, Floats],
+    values: Floats,
+    weights: Floats,
 ) -> LinearFit:
-    values, weights = found
     ratios = known + design @ values
     spare = len(times) - len(names)
     scale = np.abs(design).max(axis=0)
@@ -155,7 +155,7 @@ def _summary(
 
 
 def student_t(freedom: int, confidence: float = CONFIDENCE) -> float:
-    """Two-sided quantile of Student's t distribution.
+    """Return the two-sided quantile of Student's t distribution.
 
     Notes
     -----

@@ -1,1 +1,1 @@
-"""What messages cost: latencies and occupancies by class of link, efficiencies by protocol, launches."""
+"""Costs of messages: latencies and occupancies by class of link, efficiencies by protocol, launches."""

@@ -1,7 +1,7 @@
-"""What a message costs besides its bytes, by the class of its links and the protocol that carries it.
+"""Costs of a message in addition to its bytes, by the class of its links and the protocol that carries it.
 
 LogGP's parameters (Alexandrov, Ionescu, Schauser and Scheiman, "LogGP", SPAA 1995), one set for each class of
-links: alpha is L with both overheads, the occupancy is g, and G is what is left of the link's bandwidth.
+links: alpha is L with both overheads, the occupancy is g, and G is the time of a byte at the rate of data.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MAX_COST_NS = 10**12
 """Longest latency, occupancy and launch: a quarter of an hour."""
 
 MAX_DENOMINATOR = 10**6
-"""Of an efficiency: durations stay whole numbers of a tick."""
+"""Largest denominator of an efficiency: keeps durations integral in ticks."""
 
 _MAX_RATE = 2**50
 _MAX_CHANNELS = 4096
@@ -29,7 +29,7 @@ _MAX_WORDS = 2000
 
 
 class LinkClass(StrEnum):
-    """Where a link is, spelt as in files.
+    """Position of a link, spelt as in files.
 
     Examples
     --------
@@ -43,7 +43,7 @@ class LinkClass(StrEnum):
     HOP = "hop"
     """Between two ranks without a switch, where no box holds both."""
     NETWORK = "network"
-    """Between boxes, and of switches that belong to no box."""
+    """Between boxes, and at switches outside boxes."""
 
 
 @brief("alpha_ns", "occupancy_ns", "hop_ns", "efficiency")
@@ -54,15 +54,13 @@ class ClassCost:
     Parameters
     ----------
     alpha_ns : int
-        Between the last byte's arrival and the moment at which the receiver goes on, nanoseconds, once for a
-        message.
+        From the last byte's arrival until the receiver continues, nanoseconds, once for a message.
     occupancy_ns : int
-        For how long a message holds its first link besides its bytes (g of LogP), nanoseconds.
+        Time for which a message holds its first link in addition to its bytes (g of LogP), nanoseconds.
     hop_ns : int
-        Latency of each such link, on top of the one that the fabric states, nanoseconds.
+        Latency of each such link, added to the one that the fabric states, nanoseconds.
     efficiency : Fraction
-        Share of a link's bandwidth that is left to data, more than 0, at most 1, in parts of a million at
-        most.
+        Share of a link's bandwidth that is left to data, more than 0, at most 1, denominator at most 10**6.
 
     Raises
     ------
@@ -96,19 +94,19 @@ class ClassCost:
 @brief("name", "launch_ns")
 @dataclass(frozen=True)
 class Protocol:
-    """A way to carry messages; a library takes the fastest for each size.
+    """Costs of one protocol of a library, which takes the fastest for each size.
 
     Parameters
     ----------
     name : str
-        As ``ll``, ``ll128``, ``simple``.
+        For example ``ll``, ``ll128`` or ``simple``.
     box, network, hop : ClassCost
     launch_ns : int
-        Once for a collective, before its first message, nanoseconds.
+        Time before the first message of a collective, nanoseconds.
     channels : int
-        Most channels that a rank opens; 0: no ceiling.
+        Largest number of channels of a rank; 0: no limit.
     channel_bytes_per_s : int
-        Of one channel. No message leaves its rank faster than all channels together.
+        Rate of one channel. No message leaves its rank faster than all channels together.
 
     Raises
     ------
@@ -152,37 +150,37 @@ class Protocol:
             )
 
     def of(self, link_class: LinkClass) -> ClassCost:
-        """Costs of a class."""
+        """Return the costs of a class."""
         cost: ClassCost = getattr(self, link_class.value)
         return cost
 
     @property
     def ceiling_bytes_per_s(self) -> int:
-        """Of all channels; 0: none."""
+        """Rate of all channels together; 0: no limit."""
         return self.channels * self.channel_bytes_per_s
 
 
 @brief("name", "protocols")
 @dataclass(frozen=True)
 class CostModel:
-    """What messages cost on some machine or in some analysis.
+    """Costs of messages on some machine or in some analysis.
 
     Parameters
     ----------
     name : str
     source : str
-        Where the figures come from.
+        Origin of the values.
     protocols : tuple of Protocol
-        One or more, of different names. A collective is carried by the one that is fastest.
+        One or more, with different names. The fastest carries a collective.
     reduction_bytes_per_s : int
-        Speed at which a rank adds what has come to what it has; 0: no time is counted for it.
+        Speed at which a rank adds received data to its own; 0: additions take no time.
     bands : mapping of str to pair of float
-        95 % intervals of fitted figures, by path: ``simple.box.alpha_ns``. Empty for figures of others.
+        95 % intervals of fitted values, by path, e.g. ``simple.box.alpha_ns``; empty for other values.
 
     Raises
     ------
     ScheduleError
-        If there is no protocol, a name twice, or a number out of range.
+        If protocols are missing, two have one name, or a number is out of range.
 
     Examples
     --------

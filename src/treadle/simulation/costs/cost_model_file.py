@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 from fractions import Fraction
@@ -20,7 +21,7 @@ from treadle.typed_files import Table, format_value, read_json
 MAX_FILE_BYTES = 2**20
 _VERSION = 1
 _LONGEST = 40
-"""Characters of an efficiency."""
+"""Largest number of characters of an efficiency."""
 
 
 def load_cost_model(path: str | Path) -> CostModel:
@@ -34,7 +35,7 @@ def load_cost_model(path: str | Path) -> CostModel:
     Raises
     ------
     FormatError
-        If the file cannot be read, is malformed, or a figure is out of range.
+        If the file cannot be read, is malformed, or a value is out of range.
 
     Examples
     --------
@@ -47,7 +48,7 @@ def load_cost_model(path: str | Path) -> CostModel:
 
 
 def parse_cost_model(text: str, *, source: str = "") -> CostModel:
-    """The cost model of a file's text; FormatError, which names `source`, if it is malformed."""
+    """Return the cost model of a JSON string; FormatError with `source` if it is malformed."""
     file = read_json(text, _File, source=source)
     try:
         return CostModel(
@@ -120,7 +121,7 @@ class _File(Table, frozen=True):
 
 
 def cost_model_to_json(model: CostModel) -> dict[str, Any]:
-    """The file's JSON object."""
+    """Return the JSON object of the file."""
     value: dict[str, Any] = {
         "treadle": "cost-model",
         "version": _VERSION,
@@ -136,12 +137,12 @@ def cost_model_to_json(model: CostModel) -> dict[str, Any]:
 
 
 def dump_cost_model(model: CostModel) -> str:
-    """The file's text."""
+    """Return the content of the file."""
     return json.dumps(cost_model_to_json(model), indent=1, allow_nan=False) + "\n"
 
 
 def save_cost_model(path: str | Path, model: CostModel) -> None:
-    """Write a cost model; the file appears whole or not at all. FormatError if it cannot be written.
+    """Write a cost model atomically; FormatError if the file cannot be written.
 
     Examples
     --------
@@ -160,10 +161,5 @@ def _protocol_to_json(protocol: Protocol) -> dict[str, Any]:
         value |= {"channels": protocol.channels, "channel_bytes_per_s": protocol.channel_bytes_per_s}
     for link_class in LinkClass:
         cost = protocol.of(link_class)
-        value[link_class.value] = {
-            "alpha_ns": cost.alpha_ns,
-            "occupancy_ns": cost.occupancy_ns,
-            "hop_ns": cost.hop_ns,
-            "efficiency": str(cost.efficiency),
-        }
+        value[link_class.value] = dataclasses.asdict(cost) | {"efficiency": str(cost.efficiency)}
     return value

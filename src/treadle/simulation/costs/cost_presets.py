@@ -19,7 +19,7 @@ _NETWORK = ClassCost(alpha_ns=5000, occupancy_ns=200)
 
 @cache
 def cost_presets() -> Mapping[str, CostModel]:
-    """All cost models that come with Treadle, by name.
+    """Return the cost models that come with Treadle, by name.
 
     Examples
     --------
@@ -27,9 +27,17 @@ def cost_presets() -> Mapping[str, CostModel]:
     >>> "reference" in planning.cost_presets()
     True
     """
-    # as `reference`, where direct links join network cards of hosts
+    direct, every = ClassCost(alpha_ns=1000, occupancy_ns=50, hop_ns=500), ClassCost(alpha_ns=10_000)
+    optical = ClassCost(alpha_ns=13_330, efficiency=Fraction(79, 100))
+    a100_box = ClassCost(5885, 4460, 0, Fraction(7499, 10_000))
+    a100_network = ClassCost(34_426, 2604, 0, Fraction(8593, 10_000))
     models = (
-        _reference(),
+        CostModel(
+            "reference",
+            "round figures: 1 us a message (network 5 us), 0.5 us a direct hop",
+            (Protocol("simple", _BOX, _NETWORK, direct),),
+        ),
+        # for fabrics whose direct links join network cards of hosts
         CostModel(
             "reference-hosts",
             "round figures: 1 us a message (network and direct 5 us), 1 us a hop",
@@ -38,9 +46,26 @@ def cost_presets() -> Mapping[str, CostModel]:
         CostModel(
             "link-latencies", "the latencies that the fabric's links state, no more", (Protocol("simple"),)
         ),
-        _dissertation(),
-        _testbed(),
-        _preprint(),
+        CostModel(
+            "dissertation",
+            "Zhao, Accelerating Collective Communication for Distributed Machine Learning (2026), 3.3.2: "
+            "10 us a hop, no more",
+            (Protocol("simple", every, every, every),),
+        ),
+        CostModel(
+            "optical-testbed",
+            "Zhao (2026), A.1.2: fitted on 5 to 12 hosts with four 25 Gbit/s links each: 13.33 us a step, "
+            "21.6 us a collective, 79 of 100 Gbit/s",
+            (Protocol("simple", optical, optical, optical, launch_ns=21_600),),
+        ),
+        # fitted by benchmarks/cost_fit.py
+        CostModel(
+            "preprint-a100",
+            "fitted to table 3 of ForestColl's preprint (arXiv 2402.06787): 28 times of seven MSCCL and NCCL "
+            "schedules on two DGX A100, 1 MB to 1 GB; mean error 9%, largest 24%",
+            (Protocol("simple", a100_box, a100_network, a100_network, launch_ns=20_131),),
+            reduction_bytes_per_s=266_546_061_763,
+        ),
         *(_nccl(generation, boxes) for boxes in (1, 2) for generation in _MACHINES),
         *(_kernels(generation) for generation in _KERNELS),
     )
@@ -48,11 +73,10 @@ def cost_presets() -> Mapping[str, CostModel]:
 
 
 def default_cost_model(topology: Topology) -> CostModel:
-    """What messages cost on a fabric of which nothing else is said.
+    """Return the cost model of a fabric for which none is given.
 
-    Where a fabric states the latencies of its links (those of `design` and of `calibrate` do, those of the
-    catalogue with `latency=`), they are meant to be all: `link-latencies`. Where no link has one:
-    `reference`.
+    If the fabric states latencies of links (those of `design` and of `calibrate` do, those of the catalogue
+    with `latency=`), these are complete: `link-latencies`. If no link has a latency: `reference`.
 
     Examples
     --------
@@ -67,7 +91,7 @@ def default_cost_model(topology: Topology) -> CostModel:
 
 
 def reference_hop_ns() -> int:
-    """What a hop of a direct-connect fabric costs by `reference`, bytes aside, nanoseconds.
+    """Return the cost of a hop of a direct-connect fabric under `reference`, without bytes, nanoseconds.
 
     Examples
     --------
@@ -79,51 +103,8 @@ def reference_hop_ns() -> int:
     return hop.alpha_ns + hop.occupancy_ns + hop.hop_ns
 
 
-def _reference() -> CostModel:
-    """Round figures for today's fabrics, the ones that this project compares schedules by."""
-    hop = ClassCost(alpha_ns=1000, occupancy_ns=50, hop_ns=500)
-    return CostModel(
-        "reference",
-        "round figures: 1 us a message (network 5 us), 0.5 us a direct hop",
-        (Protocol("simple", _BOX, _NETWORK, hop),),
-    )
-
-
-def _dissertation() -> CostModel:
-    every = ClassCost(alpha_ns=10_000)
-    return CostModel(
-        "dissertation",
-        "Zhao, Accelerating Collective Communication for Distributed Machine Learning (2026), 3.3.2: "
-        "10 us a hop, no more",
-        (Protocol("simple", every, every, every),),
-    )
-
-
-def _testbed() -> CostModel:
-    hop = ClassCost(alpha_ns=13_330, efficiency=Fraction(79, 100))
-    return CostModel(
-        "optical-testbed",
-        "Zhao (2026), A.1.2: fitted on 5 to 12 hosts with four 25 Gbit/s links each: 13.33 us a step, "
-        "21.6 us a collective, 79 of 100 Gbit/s",
-        (Protocol("simple", hop, hop, hop, launch_ns=21_600),),
-    )
-
-
-def _preprint() -> CostModel:
-    """`benchmarks/cost_fit.py` fits it."""
-    box = ClassCost(5885, 4460, 0, Fraction(7499, 10_000))
-    network = ClassCost(34_426, 2604, 0, Fraction(8593, 10_000))
-    return CostModel(
-        "preprint-a100",
-        "fitted to table 3 of ForestColl's preprint (arXiv 2402.06787): 28 times of seven MSCCL and NCCL "
-        "schedules on two DGX A100, 1 MB to 1 GB; mean error 9%, largest 24%",
-        (Protocol("simple", box, network, network, launch_ns=20_131),),
-        reduction_bytes_per_s=266_546_061_763,
-    )
-
-
 _LAUNCH_NS = (1433, 0, 2551)
-"""Of a kernel in a captured graph, and its 95% interval: from kernels with one and with two steps on H200."""
+"""Launch of a kernel in a captured graph, with its 95% interval: kernels of one and two steps on H200."""
 _KERNELS = {
     Generation.AMPERE: {"simple": ((3596, 3475, 3737), (120, 90, 156), (562, 530, 594), "2.7% (7.6%)")},
     Generation.HOPPER: {
@@ -145,9 +126,8 @@ def _kernels(generation: Generation) -> CostModel:
     for name, (alpha, occupancy, share, error) in _KERNELS[generation].items():
         box = ClassCost(alpha[0], occupancy[0], 0, Fraction(share[0], 1000))
         protocols.append(Protocol(name, box, _NETWORK, box, _LAUNCH_NS[0]))
-        bands[f"{name}.launch_ns"] = (_LAUNCH_NS[1], _LAUNCH_NS[2])
-        bands[f"{name}.box.alpha_ns"] = (alpha[1], alpha[2])
-        bands[f"{name}.box.occupancy_ns"] = (occupancy[1], occupancy[2])
+        bands[f"{name}.launch_ns"] = _LAUNCH_NS[1:]
+        bands[f"{name}.box.alpha_ns"], bands[f"{name}.box.occupancy_ns"] = alpha[1:], occupancy[1:]
         bands[f"{name}.box.efficiency"] = (share[1] / 1000, share[2] / 1000)
         errors.append(f"{name} {error}")
     return CostModel(
@@ -166,11 +146,11 @@ _MACHINES = {
     Generation.HOPPER: (450, 8, 50),
     Generation.BLACKWELL: (900, 8, 50),
 }
-"""Of a DGX: GB/s of NVLink per GPU, NICs, and GB/s of each."""
+"""A DGX of each generation: GB/s of NVLink per GPU, NICs, and GB/s of each."""
 
 
 def _nccl(generation: Generation, boxes: int) -> CostModel:
-    """Return what NCCL counts for rings on a DGX of a generation, in one box or across two."""
+    """Return NCCL's costs of rings on a DGX of a generation, in one box or across two."""
     nvlink, nics, nic = _MACHINES[generation]
     cpu = "amd" if generation is Generation.AMPERE else "intel"
     nic_bytes_per_s = int(nic * 10**9)

@@ -1,1 +1,1 @@
-"""The least time of any schedule at a size: what proves it, how it is found, and how it is checked."""
+"""Lower bounds on the time at a size, with certificates and their checks."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import combinations
+
 import numpy as np
 
 from treadle.arrays import BoolArray, Int64Array, mask_of
@@ -10,30 +12,28 @@ from treadle.simulation.size_bounds.message_terms import FAR_NS, MessageTerms
 from treadle.simulation.size_bounds.size_certificate import PairCertificate
 
 _MOST_SOURCES = 64
-"""From how many ranks distances are looked at; of more, some."""
+"""Largest number of ranks from which distances are computed; of more ranks, some are taken."""
 
 
 def farthest_pair(terms: MessageTerms, collective: Collective) -> tuple[PairCertificate, int] | None:
-    """The pair, and after how many nanoseconds data of the one may be with the other; None if there is none.
+    """Return the pair, and the ns after which the one's data may be with the other; None without any pair.
 
-    A message that goes all the way is as quick as any: another on the way costs no less.
+    A single message is as quick as any chain of messages: another message on the path costs no less.
     """
     gathers = collective.kind is CollectiveKind.REDUCE
     nodes = np.array(collective.ranks)
     n = len(nodes)
-    step = -(-n // _MOST_SOURCES)
-    chosen = list(range(0, n, step))
+    chosen = list(range(0, n, -(-n // _MOST_SOURCES)))
     if collective.root is not None:
         groups = collective.groups or (tuple(range(n)),)
         chosen = [group[collective.root] for group in groups][:_MOST_SOURCES]
     starts = mask_of((len(chosen), terms.topology.n_nodes), (np.arange(len(chosen)), nodes[chosen]))
     found = np.full((len(chosen), n), FAR_NS, dtype=np.int64)
-    for among in terms.subsets():
+    classes = terms.classes
+    for among in (one for size in range(len(classes)) for one in combinations(classes, size + 1)):
         cost = terms.most_of("occupancy_ns", among) + terms.most_of("alpha_ns", among)
-        ways = terms.least_latencies(starts, among, reverse=gathers)[:, nodes]
-        found = np.minimum(found, np.minimum(ways + cost, FAR_NS))
-    found[~receives_from(collective, chosen)] = -1
-    found[found >= FAR_NS] = -1
+        found = np.minimum(found, terms.least_latencies(starts, among, reverse=gathers)[:, nodes] + cost)
+    found[~receives_from(collective, chosen) | (found >= FAR_NS)] = -1
     place, rank = np.unravel_index(int(found.argmax()), found.shape)
     if found[place, rank] < 0:
         return None
@@ -42,7 +42,7 @@ def farthest_pair(terms: MessageTerms, collective: Collective) -> tuple[PairCert
 
 
 def receives_from(collective: Collective, chosen: list[int]) -> BoolArray:
-    """Whether each rank needs data of the chosen ones; of a reduce, whether those need its data."""
+    """Return whether each rank needs data of the chosen ones; for a reduce, whether those need its data."""
     n = collective.n_ranks
     rows: Int64Array = np.array(chosen)
     if collective.kind is CollectiveKind.ALLTOALL:

@@ -1,23 +1,25 @@
-"""What a fabric and a protocol leave to messages at best: rates, latencies, and figures of classes."""
+"""Lower bounds on what a message costs on a fabric under a protocol, by the classes of its links."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from fractions import Fraction
+from functools import cached_property
 
 import numpy as np
 
 from treadle.arrays import BoolArray, Int32Array, Int64Array
 from treadle.math.graphs import components
+from treadle.schedules.collective import Collective
 from treadle.simulation.costs.cost_model import LinkClass, Protocol
-from treadle.simulation.costs.link_classes import CLASSES, link_classes
+from treadle.simulation.costs.link_classes import CLASSES, data_rates, link_classes
 from treadle.topologies.topology import Topology
 
 FAR_NS = 2**60
-"""Farther than anything: no way."""
+"""Latency of unreachable nodes."""
 
-_BOX = CLASSES.index(LinkClass.BOX)
+BOX = CLASSES.index(LinkClass.BOX)
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,10 +34,10 @@ class MessageTerms:
     carries : array of bool, shape (links,)
         Not a self-loop.
     is_blurred : bool
-        Some switch that copies or adds joins links of different classes: a message may change its class
-        there, and only the least figures hold.
+        Links of different classes meet at a switch with multicast or aggregation. A message may change its
+        class there, so only the smallest costs of all classes are valid.
     copies : frozenset of int
-        Classes of links at switches that copy.
+        Classes of links at switches with multicast.
     """
 
     topology: Topology
@@ -48,42 +50,31 @@ class MessageTerms:
 
     @property
     def classes(self) -> tuple[int, ...]:
-        """Numbers of the classes that there are."""
+        """Classes of the links that are not self-loops."""
         return tuple(np.unique(self.link_class[self.carries]).tolist())
 
-    def least_of(self, figure: str, among: Iterable[int]) -> int:
-        """Least figure of messages with links of any of these classes."""
-        known = self.classes if self.is_blurred else among
-        return min(int(getattr(self.protocol.of(CLASSES[one]), figure)) for one in known)
+    def least_of(self, field: str, among: Iterable[int]) -> int:
+        """Return the smallest cost of messages with links of any of these classes."""
+        among = self.classes if self.is_blurred else among
+        return min(int(getattr(self.protocol.of(CLASSES[one]), field)) for one in among)
 
-    def most_of(self, figure: str, among: Iterable[int]) -> int:
-        """Figure of a message that has links of all these classes."""
+    def most_of(self, field: str, among: Iterable[int]) -> int:
+        """Return the cost of a message that has links of all these classes."""
         if self.is_blurred:
-            return self.least_of(figure, ())
-        return max(int(getattr(self.protocol.of(CLASSES[one]), figure)) for one in among)
+            return self.least_of(field, ())
+        return max(int(getattr(self.protocol.of(CLASSES[one]), field)) for one in among)
 
+    @cached_property
     def rates(self) -> Int64Array:
-        """Bytes/s that each link leaves to data."""
-        leaves = self.topology.is_compute[self.topology.tails]
-        figures = self.link_class.tolist(), self.topology.bandwidths.tolist(), leaves.tolist()
-        return np.array(list(map(self.rate, *figures)), dtype=np.int64)
-
-    def rate(self, link_class: int, bandwidth: int, leaves: bool) -> int:
-        """Bytes/s that a link leaves to data; `leaves`: from a rank, whose channels have a ceiling."""
-        share = self.protocol.of(CLASSES[link_class]).efficiency
-        rate = max(1, bandwidth * share.numerator // share.denominator)
-        return min(rate, self.protocol.ceiling_bytes_per_s or rate) if leaves else rate
-
-    def subsets(self) -> Iterator[tuple[int, ...]]:
-        """All choices of classes that a message may have links of."""
-        known = self.classes
-        for size in range(1, len(known) + 1):
-            yield from combinations(known, size)
+        """Rate of data on each link, bytes/s."""
+        topology = self.topology
+        leaves = topology.is_compute[topology.tails]
+        return data_rates(self.protocol, topology.bandwidths, self.link_class, leaves)
 
     def least_latencies(
         self, starts: BoolArray, among: Iterable[int] | None = None, *, reverse: bool = False
     ) -> Int64Array:
-        """Least latency from sets of nodes to every node, or to them; `FAR_NS` where no way leads.
+        """Return the least latency from sets of nodes to every node (or back); `FAR_NS` if unreachable.
 
         Parameters
         ----------
@@ -117,27 +108,20 @@ class MessageTerms:
 
 
 def message_terms(topology: Topology, protocol: Protocol) -> MessageTerms:
-    """The terms of a fabric under a protocol."""
+    """Return the terms of a fabric under a protocol."""
     link_class = link_classes(topology)
     hop_ns = np.array([protocol.of(one).hop_ns for one in CLASSES], dtype=np.int64)
+    latency_ns = topology.latencies_ns + hop_ns[link_class]
     carries = topology.tails != topology.heads
-    blurred, copies = _switches(topology, link_class, carries)
-    return MessageTerms(
-        topology,
-        protocol,
-        link_class,
-        topology.latencies_ns + hop_ns[link_class],
-        carries,
-        blurred,
-        copies,
-    )
+    is_blurred, copies = _switches(topology, link_class, carries)
+    return MessageTerms(topology, protocol, link_class, latency_ns, carries, is_blurred, copies)
 
 
 def _switches(topology: Topology, link_class: Int64Array, carries: BoolArray) -> tuple[bool, frozenset[int]]:
-    """Whether a capable switch may change a message's class, and the classes that copies have.
+    """Return whether a capable switch may change a message's class, and the classes that are copied.
 
-    Between ranks a message passes switches that are joined to each other; where all links of theirs are of
-    one class, so are all parts of a message that some of them copies or adds up.
+    Between ranks a message passes switches that are joined to each other. If all their links are of one
+    class, so are all parts of a message that one of them copies or adds.
     """
     able = topology.multicast | topology.aggregation
     if not able.any():
@@ -158,12 +142,36 @@ def _switches(topology: Topology, link_class: Int64Array, carries: BoolArray) ->
 
 
 def is_near(terms: MessageTerms) -> BoolArray:
-    """Links within boxes, shape (links,)."""
-    near: BoolArray = terms.carries & (terms.link_class == _BOX)
+    """Return whether each link is within a box, shape (links,)."""
+    near: BoolArray = terms.carries & (terms.link_class == BOX)
     return near
 
 
 def boxes_of(terms: MessageTerms) -> Int32Array:
-    """The least node of each node's box, as links within boxes join them; shape (n,)."""
+    """Return the smallest node of each node's box, as links within boxes join them; shape (n,)."""
     near = is_near(terms)
     return components(terms.topology.n_nodes, terms.topology.tails[near], terms.topology.heads[near])
+
+
+def is_symmetric(terms: MessageTerms, collective: Collective) -> bool:
+    """Whether all compute nodes take part in one group, with equal shards."""
+    everywhere = set(collective.ranks) == set(terms.topology.compute_nodes.tolist())
+    return everywhere and collective.groups is None and len(set(collective.shard_weights)) == 1
+
+
+def time_to_carry(windows: Sequence[tuple[int, Fraction | int]], amount: Fraction) -> Fraction:
+    """Return the time t at which sum(rate * max(0, t - pause)) reaches an amount.
+
+    Parameters
+    ----------
+    windows : sequence of (int, Fraction or int)
+        Pause in ns and rate, pauses ascending; without any the time is 0.
+    amount : Fraction
+    """
+    total, time = Fraction(0), Fraction(0)
+    for number, (pause, rate) in enumerate(windows):
+        if number and time <= pause:
+            break
+        total, amount = total + rate, amount + rate * pause
+        time = amount / total
+    return time

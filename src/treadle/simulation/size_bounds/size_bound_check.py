@@ -1,8 +1,8 @@
-"""Whether a bound at a size holds: computed anew from its witnesses, the fabric and the costs.
+"""Checks whether bounds at sizes hold, from their certificates, the fabric and the costs alone.
 
-Shares no code with what finds bounds but the values: witnesses, costs, and which class a link is of. Here
-distances are relaxed node by node, ways to know are counted by the moments at which they begin, and a
-crossing is tried at the very time that is claimed.
+Shares no code with the search for bounds except values: certificates, costs and classes of links. Here
+distances are relaxed node by node, spreading is counted by the times at which boxes begin, and a crossing is
+evaluated at the claimed time itself. docs/algorithms/size-bounds.md has the proofs.
 """
 
 from __future__ import annotations
@@ -11,17 +11,16 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from typing import Any
+from functools import cache
+from itertools import combinations
 
 from treadle.errors import ScheduleError
 from treadle.schedules.certificate import BottleneckCut
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.simulation.costs.cost_model import Protocol
-from treadle.simulation.costs.link_classes import CLASSES
-from treadle.simulation.size_bounds.checked_fabric import CheckedFabric
-from treadle.simulation.size_bounds.direct_check import DirectCheck
-from treadle.simulation.size_bounds.growth_check import check_growth_values, most_pairs
-from treadle.simulation.size_bounds.relayed_check import RelayedCheck
+from treadle.simulation.size_bounds.checked_fabric import FAR, Check, CheckedFabric, carried
+from treadle.simulation.size_bounds.direct_check import direct_check, relayed_check
+from treadle.simulation.size_bounds.growth_check import growth_check
 from treadle.simulation.size_bounds.size_certificate import (
     CrossingCertificate,
     DirectCertificate,
@@ -41,236 +40,108 @@ def check_size_bounds(
     protocols: Sequence[Protocol],
     bounds: Sequence[SizeBound],
 ) -> None:
-    """Raise ScheduleError unless no schedule ends sooner than the bounds say.
+    """Raise ScheduleError unless no schedule ends sooner than the bounds.
 
     Parameters
     ----------
     topology : Topology
     collective : Collective
     protocols : sequence of Protocol
-        What messages may cost. A bound is of the one that it names; of a single protocol whatever it says.
+        Possible costs of messages. A bound names its protocol; with a single protocol, the name is ignored.
     bounds : sequence of SizeBound
     """
-    checks = {protocol.name: _Check(topology, collective, protocol) for protocol in protocols}
-    seen: set[tuple[str, int]] = set()
+    fabrics = {protocol.name: CheckedFabric(topology, protocol) for protocol in protocols}
+    checks: dict[tuple[str, type], Check] = {}
     for bound in bounds:
-        check = next(iter(checks.values())) if len(checks) == 1 else checks.get(bound.protocol)
-        if check is None or not bound.proofs:
-            raise ScheduleError(f"size bound: protocol {bound.protocol!r} of {', '.join(checks)}, no proof")
+        fabric = next(iter(fabrics.values())) if len(fabrics) == 1 else fabrics.get(bound.protocol)
+        if fabric is None or not bound.proofs:
+            raise ScheduleError(f"size bound: protocol {bound.protocol!r} of {', '.join(fabrics)}, no proof")
         if max(proof.time for proof in bound.proofs) != bound.time:
             raise ScheduleError("size bound: its first proof is not the latest")
         for proof in bound.proofs:
-            claimed = proof.time * 10**9 - check.protocol.launch_ns
-            if isinstance(proof.witness, PairCertificate | ReachCertificate):
-                if (bound.protocol, id(proof)) in seen:  # one object serves all sizes
-                    continue
-                seen.add((bound.protocol, id(proof)))
-            check.kinds[type(proof.witness)](proof.witness, claimed, bound.size_bytes)
+            key = fabric.protocol.name, type(proof.witness)
+            if key not in checks:
+                checks[key] = _CHECKS[key[1]](fabric, collective)
+            claimed = proof.time * 10**9 - fabric.protocol.launch_ns
+            checks[key](proof.witness, claimed, bound.size_bytes)
 
 
-class _Check(CheckedFabric):
-    """A fabric, with what has been found out of the witnesses."""
+def _pair_check(fabric: CheckedFabric, collective: Collective) -> Check:
+    """Check that the target needs the source's data, and that these arrive no sooner than claimed."""
 
-    def __init__(self, topology: Topology, collective: Collective, protocol: Protocol) -> None:
-        super().__init__(topology, protocol)
-        self.collective = collective
-        self._found: dict[int, list[tuple[int, Fraction]]] = {}
-        self._pairs: DirectCheck | None = None
-        self._relays: RelayedCheck | None = None
-        self._windows: dict[GatheredCertificate, tuple[Fraction, list[tuple[int, int]]]] = {}
-        self._growths: set[int] = set()  # witnesses whose figures hold
-        self.kinds: dict[type, Callable[[Any, Fraction, int], None]] = {
-            CrossingCertificate: self.crossing,
-            PairCertificate: self.pair,
-            ReachCertificate: self.reach,
-            GrowthCertificate: self.growth,
-            DirectCertificate: self.direct,
-            GatheredCertificate: self.gathered,
-            RelayedCertificate: self.relayed,
-        }
-
-    def pair(self, witness: PairCertificate, claimed: Fraction, _: int) -> None:
-        """The target needs the source's data, and nothing brings it there before the claimed ns."""
-        source, target = witness.source, witness.target
-        if not 0 <= min(source, target) <= max(source, target) < self.collective.n_ranks:
-            raise ScheduleError(f"size bound: ranks {source} and {target} of {self.collective.n_ranks}")
-        if target not in self._told(source):
-            raise ScheduleError(f"size bound: rank {target} needs nothing of rank {source}")
-        nodes = self.collective.ranks
-        for number in range(1, 2 ** len(CLASSES)):
-            kinds = {kind for place, kind in enumerate(CLASSES) if number >> place & 1} & self.known
-            way = self.latencies([nodes[source]], kinds).get(nodes[target])
-            if way is None:
+    @cache  # all sizes share the proof
+    def check(certificate: PairCertificate, claimed: Fraction) -> None:
+        source, target = certificate.source, certificate.target
+        if not 0 <= min(source, target) <= max(source, target) < collective.n_ranks:
+            raise ScheduleError(f"size bound: ranks {source} and {target} of {collective.n_ranks}")
+        if target not in _recipients(collective, source):
+            raise ScheduleError(f"size bound: rank {target} needs no data of rank {source}")
+        nodes, classes = collective.ranks, sorted(fabric.classes)
+        for kinds in (one for k in range(len(classes)) for one in combinations(classes, k + 1)):
+            path = fabric.latencies([nodes[source]], kinds).get(nodes[target])
+            if path is None:
                 continue
-            costs = [self.cost(kind) for kind in kinds]
-            least = way + max(one.alpha_ns for one in costs) + max(one.occupancy_ns for one in costs)
+            costs = [fabric.cost(kind) for kind in kinds]
+            least = path + max(one.alpha_ns for one in costs) + max(one.occupancy_ns for one in costs)
             if least < claimed:
                 raise ScheduleError(
-                    f"size bound: rank {target} may know of rank {source} after {least} ns, not {claimed}"
+                    f"size bound: rank {target} may have rank {source}'s data after {least} ns, not {claimed}"
                 )
 
-    def _told(self, source: int) -> set[int]:
-        """Ranks that need the source's data, itself left out."""
-        collective = self.collective
-        everybody = set(range(collective.n_ranks))
-        place = source
-        if collective.groups is not None:
-            group = next(one for one in collective.groups if source in one)
-            everybody, place = set(group), group.index(source)
-        kind = collective.kind
-        if kind is CollectiveKind.ALLTOALL:
-            row = collective.pair_demands.rows([source])[0].tolist()
-            everybody = {rank for rank in everybody if row[rank]}
-        elif kind is CollectiveKind.BROADCAST and place != collective.root:
-            everybody = set()
-        elif kind is CollectiveKind.REDUCE:
-            group_ranks = sorted(everybody) if collective.groups is None else list(group)
-            everybody = {group_ranks[collective.root or 0]}
-        elif collective.weights is not None and kind is CollectiveKind.ALLGATHER:
-            everybody = everybody if collective.weights[source] else set()
-        elif collective.weights is not None:
-            everybody = {rank for rank in everybody if collective.weights[rank]}
-        return everybody - {source}
+    return lambda certificate, claimed, _: check(certificate, claimed)
 
-    def reach(self, witness: ReachCertificate, claimed: Fraction, _: int) -> None:
-        """So many need the source's data, and fewer can know before the claimed ns."""
-        if self.mixes:
-            raise ScheduleError("size bound: switches change the class of messages; no count of ranks holds")
-        if len(self._told(witness.source)) + 1 < witness.count:
+
+def _recipients(collective: Collective, source: int) -> set[int]:
+    """Return the ranks that need the source's data, without the source."""
+    kind, weights = collective.kind, collective.weights
+    group: Sequence[int] = range(collective.n_ranks)
+    if collective.groups is not None:
+        group = next(one for one in collective.groups if source in one)
+    needed = set(group)
+    if kind is CollectiveKind.ALLTOALL:
+        row = collective.pair_demands.rows([source])[0].tolist()
+        needed = {rank for rank in group if row[rank]}
+    elif kind is CollectiveKind.REDUCE:
+        needed = {group[collective.root or 0]}
+    elif kind is CollectiveKind.BROADCAST:
+        needed = needed if source == group[collective.root or 0] else set()
+    elif weights is not None and kind is CollectiveKind.ALLGATHER:
+        needed = needed if weights[source] else set()
+    elif weights is not None:
+        needed = {rank for rank in group if weights[rank]}
+    return needed - {source}
+
+
+def _reach_check(fabric: CheckedFabric, collective: Collective) -> Check:
+    """Check that `count` ranks need the source's data, and that fewer can have it before the claimed time."""
+    if fabric.mixes:
+        raise ScheduleError("size bound: switches change the class of messages; no count of ranks holds")
+
+    @cache  # all sizes share the proof
+    def check(certificate: ReachCertificate, claimed: Fraction) -> None:
+        needing, claimed_count = len(_recipients(collective, certificate.source)) + 1, certificate.count
+        if needing < claimed_count:
             raise ScheduleError(
-                f"size bound: {len(self._told(witness.source))} ranks need data of rank {witness.source}, "
-                f"not {witness.count - 1}"
+                f"size bound: {needing} ranks need rank {certificate.source}'s data, not {claimed_count}"
             )
-        for kind in self.spreading(witness.box_ranks, witness.near, witness.far):
-            self.check_class(*kind)
-        known = _most_that_know(witness, claimed)
-        if known >= witness.count:
-            raise ScheduleError(f"size bound: {known} ranks may know before {claimed} ns")
+        for kind in fabric.spreading(certificate.box_ranks, certificate.near, certificate.far):
+            fabric.check_class(*kind)
+        reached = _most_reached(certificate, claimed)
+        if reached >= certificate.count:
+            raise ScheduleError(f"size bound: {reached} ranks may have the data before {claimed} ns")
 
-    def direct(self, witness: DirectCertificate, claimed: Fraction, size_bytes: int) -> None:
-        """Not all of the witness's pairs can have a message of their own before the claimed ns."""
-        if self._pairs is None:
-            self._pairs = DirectCheck(self, self.collective)
-        self._pairs.check(witness, claimed, size_bytes)
-
-    def relayed(self, witness: RelayedCertificate, claimed: Fraction, size_bytes: int) -> None:
-        """Links cannot carry what two messages one after another have to before the claimed ns."""
-        if self._relays is None:
-            self._relays = RelayedCheck(self, self.collective)
-        self._relays.check(witness, claimed, size_bytes)
-
-    def gathered(self, witness: GatheredCertificate, claimed: Fraction, size_bytes: int) -> None:
-        """By the claimed ns links cannot have carried what leaves the nodes, once gathered or else twice."""
-        if witness not in self._windows:
-            self._windows[witness] = self._gathered_windows(witness)
-        part, windows = self._windows[witness]
-        moved = sum((rate * max(Fraction(0), claimed - pause) for pause, rate in windows), Fraction(0))
-        if moved > 2 * part * size_bytes * 10**9:
-            raise ScheduleError(f"size bound: all that leaves {len(witness.nodes)} nodes may by {claimed} ns")
-
-    def _gathered_windows(self, witness: GatheredCertificate) -> tuple[Fraction, list[tuple[int, int]]]:
-        """Part of the buffer that leaves; when a link may carry it, at first and once it is gathered."""
-        collective, kind, topology = self.collective, self.collective.kind, self.topology
-        ranks, inside = set(topology.compute_nodes.tolist()), set(witness.nodes)
-        spans = kind in (CollectiveKind.ALLGATHER, CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALLREDUCE)
-        if not spans or collective.groups or set(collective.ranks) != ranks or self.mixes:
-            raise ScheduleError(f"size bound: what leaves nodes of this {kind} is not counted")
-        here, there = ranks & inside, ranks - inside
-        if len(set(collective.shard_weights)) > 1 or not here or not there:
-            raise ScheduleError("size bound: nothing leaves the nodes, or shards differ")
-        before, after = self.latencies(here, self.known), self.latencies(there, self.known, backwards=True)
-        nearest = self.least_between(ranks)
-        costs = [self.cost(one) for one in self.known]
-        message = nearest + min(one.occupancy_ns + one.alpha_ns for one in costs)
-        extra = message * int(kind.reduces and len(here) > 1)
-        extra += message * int(kind.broadcasts and len(there) > 1)
-        windows = []
-        for number, (tail, head, one, latency) in enumerate(self.links):
-            if tail in inside and head not in inside:
-                if any(topology.multicast[[tail, head]]) or any(topology.aggregation[[tail, head]]):
-                    raise ScheduleError("size bound: switches copy or add what leaves the nodes")
-                pause = before.get(tail, 2**60) + latency + after.get(head, 2**60)
-                pause += self.cost(one).occupancy_ns + self.cost(one).alpha_ns
-                windows += [(pause, self.rate(number)), (pause + extra, self.rate(number))]
-        shares = {CollectiveKind.ALLGATHER: len(here), CollectiveKind.REDUCE_SCATTER: len(there)}
-        return Fraction(shares.get(kind, len(ranks)), len(ranks)), windows
-
-    def growth(self, witness: GrowthCertificate, claimed: Fraction, size_bytes: int) -> None:
-        """Ranks cannot know all before the claimed ns."""
-        if id(witness) not in self._growths:
-            check_growth_values(self, self.collective, witness)
-            self._growths.add(id(witness))
-        n, sums = self.collective.n_ranks, self.collective.kind is CollectiveKind.ALLREDUCE
-        if most_pairs(witness, n, size_bytes, claimed, sums=sums) >= n:
-            raise ScheduleError(f"size bound: all ranks may know everything before {claimed} ns")
-
-    def crossing(self, witness: CrossingCertificate, claimed: Fraction, size_bytes: int) -> None:
-        """By the claimed ns no more than the buffer has crossed."""
-        moved = sum(
-            (worth * max(Fraction(0), claimed - idle) for idle, worth in self._worths(witness)), Fraction(0)
-        )
-        if moved > size_bytes * 10**9:
-            raise ScheduleError(
-                f"size bound: by {claimed} ns {float(moved / 10**9)} bytes may have crossed, not {size_bytes}"
-            )
-
-    def _worths(self, witness: CrossingCertificate) -> list[tuple[int, Fraction]]:
-        """Idle time of links, ns, and the bytes of the buffer that they move a second after it."""
-        known = self._found.get(id(witness.witness))
-        if known is not None:
-            return known
-        idle = self._idle(witness)
-        whole = witness.witness.bound(self.topology, self.collective)
-        alike: dict[tuple[int, int, Fraction], list[int]] = {}
-        for number, (tail, head, kind, _) in enumerate(self.links):
-            if tail != head:
-                key = (idle[number], int(self.topology.bandwidths[number]), self.data_fraction(number, kind))
-                alike.setdefault(key, []).append(number)
-        found, counted = [], Fraction(0)
-        for (pause, own, share), numbers in alike.items():
-            bandwidths = self.topology.bandwidths.copy()
-            bandwidths[numbers] = other = own // 3 + 1 if own > 1 else 3  # never more than a link may have
-            with_other = witness.witness.bound(replace(self.topology, bandwidths=bandwidths), self.collective)
-            worth = (with_other - whole) * own / (other - own)
-            counted += worth
-            found.append((pause, share * worth))
-        if counted != whole:  # the rest is of hosts' ports
-            most = max(self.protocol.of(kind).efficiency for kind in self.known)
-            found.append((min(idle.values()), (whole - counted) * most))
-        self._found[id(witness.witness)] = found
-        return found
-
-    def _idle(self, witness: CrossingCertificate) -> Mapping[int, int]:
-        """For how long each link carries nothing that crosses."""
-        ranks = set(self.topology.compute_nodes.tolist())
-        begin, end = ranks, ranks
-        if isinstance(witness.witness, BottleneckCut):
-            inside = set(witness.witness.nodes)
-            begin, end = ranks & inside, ranks - inside
-            if self.collective.kind.reduces:
-                begin, end = end, begin
-        before = self.latencies(begin, self.known)
-        after = self.latencies(end, self.known, backwards=True)
-        found = {}
-        for number, (tail, head, kind, latency) in enumerate(self.links):
-            if tail == head:
-                continue
-            cost = self.cost(kind)
-            way = before.get(tail, 2**60) + latency + after.get(head, 2**60)
-            found[number] = min(2**60, way + cost.occupancy_ns + cost.alpha_ns)
-        return found
+    return lambda certificate, claimed, _: check(certificate, claimed)
 
 
-def _most_that_know(witness: ReachCertificate, claimed: Fraction) -> int:
-    """How many ranks may know strictly before the claimed ns, up to `count`.
+def _most_reached(certificate: ReachCertificate, claimed: Fraction) -> int:
+    """Return how many ranks may have the data strictly before the claimed ns, up to `count`.
 
-    Boxes are counted by the moment at which their first rank knows; all that begin then go the same way.
+    Boxes are counted by the time at which their first rank has the data; all that begin then proceed equally.
     """
-    own = _within_box(witness, claimed)
+    own, far = _within_box(certificate, claimed), certificate.far
     begun: Counter[int] = Counter({0: 1})
     total, done = 0, -1
-    far = witness.far
-    while total < witness.count:
+    while total < certificate.count:
         later = [moment for moment in begun if moment > done]
         if not later:
             return total
@@ -284,17 +155,17 @@ def _most_that_know(witness: ReachCertificate, claimed: Fraction) -> int:
                 continue
             arrival = done + after + far.gap_ns + far.delay_ns
             if arrival < claimed and (far.copies or not far.gap_ns):
-                return witness.count
+                return certificate.count
             sent = 0
-            while far.gap_ns and arrival < claimed and sent < witness.count:
+            while far.gap_ns and arrival < claimed and sent < certificate.count:
                 begun[arrival] += many * far.links
                 arrival, sent = arrival + far.gap_ns, sent + far.links
     return total
 
 
-def _within_box(witness: ReachCertificate, claimed: Fraction) -> Counter[int]:
-    """How many ranks of a box come to know how long after its first, while others sleep."""
-    near, left = witness.near, witness.box_ranks - 1
+def _within_box(certificate: ReachCertificate, claimed: Fraction) -> Counter[int]:
+    """Return how many ranks of a box get the data at each time after its first, from within the box."""
+    near, left = certificate.near, certificate.box_ranks - 1
     own: Counter[int] = Counter({0: 1})
     if near is None:
         return own
@@ -302,18 +173,125 @@ def _within_box(witness: ReachCertificate, claimed: Fraction) -> Counter[int]:
         own[near.gap_ns + near.delay_ns] += left
         return own
     arrivals: Counter[int] = Counter()
-    moment, tellers = 0, 1
+    moment, senders = 0, 1
     while left and moment < claimed:
         arrival = moment + near.gap_ns + near.delay_ns
         for _ in range(left):
             if arrival >= claimed:
                 break
-            arrivals[arrival] += tellers * near.links
+            arrivals[arrival] += senders * near.links
             arrival += near.gap_ns
         if not arrivals:
             break
         moment = min(arrivals)
-        tellers = min(left, arrivals.pop(moment))
-        own[moment] += tellers
-        left -= tellers
+        senders = min(left, arrivals.pop(moment))
+        own[moment] += senders
+        left -= senders
     return own
+
+
+def _gathered_check(fabric: CheckedFabric, collective: Collective) -> Check:
+    """Check that links cannot have carried the data that leaves the nodes: gathered and once, or twice."""
+    kind, topology = collective.kind, fabric.topology
+    ranks = set(topology.compute_nodes.tolist())
+    spans = kind in (CollectiveKind.ALLGATHER, CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALLREDUCE)
+    if not spans or collective.groups or set(collective.ranks) != ranks or fabric.mixes:
+        raise ScheduleError(f"size bound: data that leaves nodes of this {kind} is not counted")
+
+    @cache
+    def windows_of(certificate: GatheredCertificate) -> tuple[Fraction, list[tuple[int, int]]]:
+        """Return the part of the buffer that leaves, and (idle ns, rate) of links, directly and gathered."""
+        inside = set(certificate.nodes)
+        here, there = ranks & inside, ranks - inside
+        if len(set(collective.shard_weights)) > 1 or not here or not there:
+            raise ScheduleError("size bound: nothing leaves the nodes, or shards differ")
+        idle = _idle_ns(fabric, here, there)
+        costs = [fabric.cost(one) for one in fabric.classes]
+        message = fabric.least_between(ranks) + min(one.occupancy_ns + one.alpha_ns for one in costs)
+        messages = int(kind.reduces and len(here) > 1) + int(kind.broadcasts and len(there) > 1)
+        windows = []
+        for number, (tail, head, _, _) in enumerate(fabric.links):
+            if tail in inside and head not in inside:
+                if any(topology.multicast[[tail, head]]) or any(topology.aggregation[[tail, head]]):
+                    raise ScheduleError("size bound: switches copy or add the data that leaves the nodes")
+                pauses = (idle[number], idle[number] + messages * message)
+                windows += [(pause, fabric.rate(number)) for pause in pauses]
+        shares = {CollectiveKind.ALLGATHER: len(here), CollectiveKind.REDUCE_SCATTER: len(there)}
+        return Fraction(shares.get(kind, len(ranks)), len(ranks)), windows
+
+    def check(certificate: GatheredCertificate, claimed: Fraction, size_bytes: int) -> None:
+        part, windows = windows_of(certificate)
+        if carried(windows, claimed) > 2 * part * size_bytes * 10**9:
+            nodes = len(certificate.nodes)
+            raise ScheduleError(f"size bound: all data may have left {nodes} nodes by {claimed} ns")
+
+    return check
+
+
+def _crossing_check(fabric: CheckedFabric, collective: Collective) -> Check:
+    """Check that at most the buffer has crossed by the claimed time."""
+    found: dict[int, list[tuple[int, Fraction]]] = {}
+
+    def windows_of(certificate: CrossingCertificate) -> list[tuple[int, Fraction]]:
+        """Return pairs: idle time of links, ns, and bytes of the buffer that they then move per second."""
+        topology, bound = fabric.topology, certificate.witness.bound
+        begin = end = set(topology.compute_nodes.tolist())
+        if isinstance(certificate.witness, BottleneckCut):
+            begin, end = begin & set(certificate.witness.nodes), end - set(certificate.witness.nodes)
+            if collective.kind.reduces:
+                begin, end = end, begin
+        idle = _idle_ns(fabric, begin, end)
+        total = rest = bound(topology, collective)
+        equal_links: dict[tuple[int, int, int], list[int]] = {}
+        for number, pause in idle.items():
+            key = pause, int(topology.bandwidths[number]), fabric.rate(number)
+            equal_links.setdefault(key, []).append(number)
+        windows = []
+        for (pause, own, rate), numbers in equal_links.items():
+            # a bound is linear in bandwidths, so another bandwidth shows how much these links contribute
+            bandwidths = topology.bandwidths.copy()
+            bandwidths[numbers] = other = own // 3 + 1 if own > 1 else 3  # never above the largest bandwidth
+            changed = bound(replace(topology, bandwidths=bandwidths), collective) - total
+            part = changed * own / (other - own)
+            rest -= part
+            windows.append((pause, part * Fraction(rate, own)))
+        if rest:  # the contribution of hosts' ports
+            most = max(fabric.protocol.of(kind).efficiency for kind in fabric.classes)
+            windows.append((min(idle.values()), rest * most))
+        return windows
+
+    def check(certificate: CrossingCertificate, claimed: Fraction, size_bytes: int) -> None:
+        key = id(certificate.witness)  # not every certificate is hashable
+        if key not in found:
+            found[key] = windows_of(certificate)
+        moved = carried(found[key], claimed)
+        if moved > size_bytes * 10**9:
+            raise ScheduleError(
+                f"size bound: by {claimed} ns {float(moved / 10**9)} bytes may have crossed, not {size_bytes}"
+            )
+
+    return check
+
+
+def _idle_ns(fabric: CheckedFabric, begin: set[int], end: set[int]) -> dict[int, int]:
+    """Return for each link but self-loops how long it carries no data from `begin` to `end`, ns."""
+    before = fabric.latencies(begin, fabric.classes)
+    after = fabric.latencies(end, fabric.classes, backwards=True)
+    found = {}
+    for number, (tail, head, kind, latency) in enumerate(fabric.links):
+        if tail != head:
+            cost = fabric.cost(kind)
+            idle_ns = before.get(tail, FAR) + latency + after.get(head, FAR)
+            found[number] = min(FAR, idle_ns + cost.occupancy_ns + cost.alpha_ns)
+    return found
+
+
+_CHECKS: Mapping[type, Callable[[CheckedFabric, Collective], Check]] = {
+    CrossingCertificate: _crossing_check,
+    PairCertificate: _pair_check,
+    ReachCertificate: _reach_check,
+    GrowthCertificate: growth_check,
+    DirectCertificate: direct_check,
+    GatheredCertificate: _gathered_check,
+    RelayedCertificate: relayed_check,
+}

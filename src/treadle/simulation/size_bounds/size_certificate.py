@@ -1,4 +1,4 @@
-"""What proves that no schedule is faster at a size: small values, from which `size_bound_check` starts anew.
+"""Certificates of lower bounds on the time at a size: small values from which `size_bound_check` proves them.
 
 docs/algorithms/size-bounds.md has the proofs.
 """
@@ -15,12 +15,12 @@ from treadle.schedules.certificate import Certificate
 
 @dataclass(frozen=True)
 class _Written:
-    """Values that JSON has by the names of their fields."""
+    """Values whose JSON has the names of their fields."""
 
     kind: ClassVar[str] = ""
 
     def to_json(self) -> dict[str, object]:
-        """Kind, if it has one, and all values; fractions in words."""
+        """Return the kind, if there is one, and all values; fractions as strings."""
         written: dict[str, object] = {"kind": self.kind} if self.kind else {}
         for one in fields(self):
             value = getattr(self, one.name)
@@ -37,12 +37,9 @@ class _Written:
 @brief("witness")
 @dataclass(frozen=True)
 class CrossingCertificate(_Written):
-    """Data that must cross links which carry none at the beginning and at the end.
+    """Data that must cross links which carry none of it at the beginning and at the end.
 
-    Parameters
-    ----------
-    witness : Witness
-        Of the most that any schedule reaches without latencies: a cut, or prices of links.
+    Its value is the certificate of an upper bound on algbw: a cut, or dual prices.
     """
 
     kind: ClassVar[str] = "crossing"
@@ -53,7 +50,7 @@ class CrossingCertificate(_Written):
 @brief("source", "target")
 @dataclass(frozen=True)
 class PairCertificate(_Written):
-    """A rank whose data another one needs, however near or far.
+    """A rank that needs another one's data, at some distance.
 
     Parameters
     ----------
@@ -70,18 +67,18 @@ class PairCertificate(_Written):
 @brief("gap_ns", "delay_ns", "links", "copies")
 @dataclass(frozen=True)
 class ReachClass(_Written):
-    """How messages of a kind spread at best.
+    """Smallest costs of the messages of a kind, where the data of one rank is followed.
 
     Parameters
     ----------
     gap_ns : int
-        For how long a message holds the first link.
+        Time for which a message holds its first link.
     delay_ns : int
-        From then on, until the one who gets it may go on.
+        Time from then until its receiver may continue.
     links : int
         Links over which a rank may send such messages side by side.
     copies : bool
-        Switches copy: one message may reach all.
+        One message may reach all ranks, by multicast.
     """
 
     gap_ns: int
@@ -93,16 +90,16 @@ class ReachClass(_Written):
 @brief("source", "count", "box_ranks")
 @dataclass(frozen=True)
 class ReachCertificate(_Written):
-    """A rank whose data so many need that they must be told one by one (LogP).
+    """A rank whose data many ranks need, which takes rounds of messages (LogP).
 
     Parameters
     ----------
     source : int
         Rank.
     count : int
-        How many ranks have to know in the end, the source included.
+        Number of ranks that have the data in the end, the source included.
     box_ranks : int
-        Most that messages within a box reach.
+        Largest number of ranks that messages within a box reach.
     near, far : ReachClass, optional
         Messages within a box, and others; None where there are none.
     """
@@ -119,16 +116,16 @@ class ReachCertificate(_Written):
 @brief("gap_ns", "delay_ns", "rates", "copies")
 @dataclass(frozen=True)
 class GrowthClass(_Written):
-    """How messages of a kind carry what a rank knows at best.
+    """Smallest costs of the messages of a kind, where the data of all ranks is counted.
 
     Parameters
     ----------
     gap_ns, delay_ns : int
-        As of `ReachClass`.
+        See `ReachClass`.
     rates : tuple of int
-        Bytes/s that data may have on the first links of a rank, the fastest first.
+        Rates of data on the first links of a rank, bytes/s, the fastest first.
     copies : bool
-        Switches copy or add: one message may be of all.
+        One message may hold data of all ranks, by multicast or aggregation.
     """
 
     gap_ns: int
@@ -140,18 +137,18 @@ class GrowthClass(_Written):
 @brief("box_ranks", "leaving_bytes_per_s")
 @dataclass(frozen=True)
 class GrowthCertificate(_Written):
-    """What all ranks know together grows by messages that hold no more than their senders know, and bytes.
+    """Growth of the data that all ranks have: a message adds no more than its sender has, and its bytes hold.
 
     Parameters
     ----------
     box_ranks : int
-        Most that messages within a box reach.
+        Largest number of ranks that messages within a box reach.
     near : GrowthClass, optional
         Messages within a box; None where there are none.
     far : GrowthClass
-        Others.
+        Other messages.
     leaving_bytes_per_s : int, optional
-        Of all links together by which messages leave boxes; None: not counted.
+        Total rate of the links by which messages leave boxes; None if it is not counted.
     """
 
     kind: ClassVar[str] = "growth"
@@ -163,7 +160,7 @@ class GrowthCertificate(_Written):
 
     @property
     def step_ns(self) -> int:
-        """Grid on which pairs are counted: a 160th of the least delay; 0 if that is too small."""
+        """Grid on which pairs are counted: a 160th of the smallest delay; 0 if that is too small."""
         delays = [one.delay_ns for one in (self.near, self.far) if one is not None]
         return min(delays) // 160
 
@@ -171,14 +168,14 @@ class GrowthCertificate(_Written):
 @brief("source", "least_ns")
 @dataclass(frozen=True)
 class DirectCertificate(_Written):
-    """Ranks so far from one that data take one message to each, not two.
+    """Ranks so far from one that its data takes one message to each, not two.
 
     Parameters
     ----------
     source : int
         Rank whose messages hold its links one after another.
     least_ns : int
-        The ranks are those that a single message takes so long to besides its bytes.
+        The ranks are those that a single message takes at least this time to reach, without its bytes.
     """
 
     kind: ClassVar[str] = "direct"
@@ -190,12 +187,7 @@ class DirectCertificate(_Written):
 @brief("nodes")
 @dataclass(frozen=True)
 class GatheredCertificate(_Written):
-    """Nodes whose data leave them once, after sums or before they are told to all, or more than once.
-
-    Parameters
-    ----------
-    nodes : tuple of int
-    """
+    """Nodes whose data leaves them once, summed before or passed on after, or more than once."""
 
     kind: ClassVar[str] = "gathered"
 
@@ -205,7 +197,7 @@ class GatheredCertificate(_Written):
 @brief("worth_ns")
 @dataclass(frozen=True)
 class RelayedCertificate(_Written):
-    """Contributions to an allreduce that come by one message or two, at what they take of links.
+    """Contributions to an allreduce that come by one message or two, at the link time that these take.
 
     Parameters
     ----------
@@ -232,14 +224,7 @@ SizeWitness = (
 @brief("witness.kind", "time")
 @dataclass(frozen=True)
 class SizeProof:
-    """One reason why no schedule is faster.
-
-    Parameters
-    ----------
-    time : Fraction
-        Seconds, the launch included.
-    witness : SizeWitness
-    """
+    """A time that no schedule beats, in seconds with the launch, and its certificate."""
 
     time: Fraction
     witness: SizeWitness
@@ -248,14 +233,14 @@ class SizeProof:
 @brief("size_bytes", "time", "protocol", "reason")
 @dataclass(frozen=True)
 class SizeBound:
-    """The least time of a size.
+    """The time lower bound of a size.
 
     Parameters
     ----------
     size_bytes : int
         The larger per-rank buffer.
     protocol : str
-        Of the cost model's the one that may be fastest; empty without one.
+        Protocol of the cost model that may be the fastest; empty without a model.
     proofs : tuple of SizeProof
         The latest first.
     """
@@ -271,9 +256,9 @@ class SizeBound:
 
     @property
     def reason(self) -> str:
-        """Kind of the witness: crossing, distance, reach, growth, direct, gathered or relayed."""
+        """Kind of the certificate: crossing, distance, reach, growth, direct, gathered or relayed."""
         return self.proofs[0].witness.kind
 
     def time_by(self, kind: str) -> Fraction | None:
-        """What a kind of witness proves, seconds; None if there is no such witness."""
+        """Return the time that a kind of certificate proves, seconds; None without such a certificate."""
         return next((proof.time for proof in self.proofs if proof.witness.kind == kind), None)

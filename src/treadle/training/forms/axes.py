@@ -1,4 +1,4 @@
-"""What the axes of a mesh mean: the table of forms, and what follows for weights, tokens and gradients."""
+"""Meaning of the axes of a mesh: the table of forms of parallelism, and how they shard weights and tokens."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class AxisForm:
     Parameters
     ----------
     words : str
-        For messages and help.
+        Description in messages and help.
     splits_sequences : bool
-        Its ranks have different sequences.
+        Ranks along the axis have different sequences.
     """
 
     words: str
@@ -38,22 +38,12 @@ AXIS_FORMS: Mapping[str, AxisForm] = MappingProxyType(
         "pp": AxisForm("layers cut into stages of a pipeline"),
     }
 )
-"""By name of the axis."""
+"""Forms by name of the axis."""
 
 
 @dataclass(frozen=True)
 class ParallelLayout:
-    """A mesh whose axes are forms of parallelism.
-
-    Parameters
-    ----------
-    mesh : Mesh
-
-    Raises
-    ------
-    ScheduleError
-        If an axis has no such name; lists those that there are.
-    """
+    """A mesh whose axes are forms of parallelism; ScheduleError for other names of axes."""
 
     mesh: Mesh
 
@@ -70,26 +60,31 @@ class ParallelLayout:
         return dict(zip(self.mesh.axis_names, self.mesh.shape, strict=True))
 
     def size(self, *axes: str) -> int:
-        """Ranks along these axes; of an axis that the mesh lacks, 1."""
+        """Return the ranks along these axes; an axis that the mesh lacks counts as 1."""
         return prod(self._sizes.get(axis, 1) for axis in axes)
 
     def among(self, *axes: str) -> tuple[str, ...]:
-        """Those along which there are several ranks, in the mesh's order."""
+        """Return the axes with several ranks, in the mesh's order."""
         return tuple(axis for axis in self.mesh.axis_names if axis in axes and self._sizes[axis] > 1)
 
     @cached_property
     def replicas(self) -> int:
-        """Groups of ranks that have sequences of their own."""
+        """Number of groups of ranks with different sequences."""
         return self.size(*(axis for axis, form in AXIS_FORMS.items() if form.splits_sequences))
 
+    @property
+    def has_buckets(self) -> bool:
+        """Whether replicas sum gradients in buckets."""
+        return self.size("fsdp") == 1 and any(self.replica_axes(expert=one) for one in (False, True))
+
     def shard_axes(self, *, expert: bool) -> tuple[str, ...]:
-        """Along which weights (of experts, or the others) are sharded and gathered when needed."""
+        """Return the axes along which weights (of experts, or the others) are sharded."""
         if self.size("fsdp") == 1:
             return ()
         return self.among("fsdp", "cp", *(() if expert else ("ep",)))
 
     def replica_axes(self, *, expert: bool) -> tuple[str, ...]:
-        """Along which gradients are summed by allreduce: of shards, if weights are sharded."""
+        """Return the axes along which gradients (of shards, with sharded weights) are summed by allreduce."""
         if self.size("fsdp") > 1:
             return self.among("dp")
         return self.among("dp", "cp", *(() if expert else ("ep",)))

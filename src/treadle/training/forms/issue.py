@@ -1,4 +1,4 @@
-"""Tasks of a step in the order of issue: computations and blocking communications of a rank are a chain."""
+"""Tasks of a step in the order of issue: computations and blocking communications of a rank form a chain."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from treadle.training.timeline.task import COMPUTE_STREAM, Category, Task
 from treadle.training.training_options import CommunicationStreams, TrainingOptions
 
 ONE_STREAM = "communication"
-"""Name of the stream of all communication, where there is one only."""
+"""Name of the only stream of communication."""
 
 
 @dataclass(slots=True)
 class Chain:
-    """A device, and the tasks that what it does next waits for."""
+    """A device, and the tasks that its next one waits for."""
 
     device: int
     tail: tuple[int, ...] = ()
@@ -25,20 +25,14 @@ class Chain:
 
 @dataclass
 class Issue:
-    """The tasks so far.
-
-    Parameters
-    ----------
-    costs : Costs
-    options : TrainingOptions
-    """
+    """Tasks issued so far."""
 
     costs: Costs
     options: TrainingOptions
     tasks: list[Task] = field(default_factory=list)
 
     def compute(self, chain: Chain, name: str, seconds: Seconds, category: Category) -> None:
-        """Adds a computation to a chain; none of no seconds."""
+        """Add a computation to a chain, unless it takes no time."""
         if seconds:
             self.tasks.append(Task(name, chain.device, COMPUTE_STREAM, seconds, chain.tail, category))
             chain.tail = (len(self.tasks) - 1,)
@@ -46,7 +40,7 @@ class Issue:
     def communicate(
         self, device: int, name: str, exchange: Communication, waits_for: Iterable[int]
     ) -> tuple[int, ...]:
-        """Adds a communication beside the chains; returns its place, or none if it moves nothing."""
+        """Add a communication outside the chains; return its index, or nothing if it moves no bytes."""
         if not exchange.size_bytes:
             return ()
         per_axis = self.options.streams is CommunicationStreams.PER_AXIS
@@ -70,7 +64,7 @@ class Issue:
         return (len(self.tasks) - 1,)
 
     def act(self, chain: Chain, name: str, actions: Iterable[LayerAction], category: Category) -> None:
-        """Adds actions to a chain, each after the one before."""
+        """Add actions to a chain, one after another."""
         for action in actions:
             moved: tuple[int, ...] = ()
             if action.exchange is not None:

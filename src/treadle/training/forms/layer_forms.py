@@ -1,4 +1,4 @@
-"""A layer on a mesh: its parts as the forms of parallelism within a layer arrange them."""
+"""A layer on a mesh: its passes under tensor, expert and context parallelism."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from treadle.training.training_options import ContextExchange, ExpertOrder, Reco
 # Tensor parallelism: a block of cut matrices between two communications (Korthikanti et al. 2022)
 
 
-def between_reductions(parts: Sequence[LayerPart], layer: ModelLayer, share: RankPart) -> list[LayerPart]:
-    """A block of a layer with the communications of tensor parallelism around it."""
+def _between_reductions(parts: Sequence[LayerPart], layer: ModelLayer, share: RankPart) -> list[LayerPart]:
+    """Return a block of a layer between the communications of tensor parallelism."""
     axes = share.layout.among("tp")
     if not axes:
         return list(parts)
@@ -42,7 +42,7 @@ def between_reductions(parts: Sequence[LayerPart], layer: ModelLayer, share: Ran
 
 
 def _gathered_again(parts: Sequence[LayerPart], gather: LayerAction) -> list[LayerPart]:
-    """Parts whose first one, the last backward, has its inputs gathered beside half of what it computes."""
+    """Gather the first part's inputs again in the backward pass, during half of its computation."""
     first, *rest = parts
     *before, last = first.backward
     half = replace(last, seconds=last.seconds * Fraction(1, 2))
@@ -52,12 +52,12 @@ def _gathered_again(parts: Sequence[LayerPart], gather: LayerAction) -> list[Lay
 # Expert parallelism: tokens go to the ranks of their experts and come back, forward and backward
 
 
-def between_exchanges(parts: Sequence[LayerPart], layer: ModelLayer, share: RankPart) -> list[LayerPart]:
-    """The experts' part of a layer with the communications that bring tokens there and back."""
+def _between_exchanges(parts: Sequence[LayerPart], layer: ModelLayer, share: RankPart) -> list[LayerPart]:
+    """Return the experts' part of a layer between the communications that bring tokens there and back."""
     experts, cut = share.layout.among("ep"), share.layout.among("tp")
     if not experts or not layer.exchanges:
         is_cut = layer.reductions and layer.exchanges == 2
-        return between_reductions(parts, layer, share) if is_cut else list(parts)
+        return _between_reductions(parts, layer, share) if is_cut else list(parts)
     routed = share.activation_bytes(layer, layer.routed_elements * share.options.capacity_factor)
     tokens = share.activation_bytes(layer, layer.boundary_elements)
     part, is_sharded = -(-routed // share.layout.size("tp")), share.options.sequence_parallel
@@ -70,23 +70,23 @@ def between_exchanges(parts: Sequence[LayerPart], layer: ModelLayer, share: Rank
         exchange = moved((kind.ALLTOALL, experts, part if is_sharded else routed))
         around = LayerPart(exchange, exchange)
         return [around, *parts, around] if layer.exchanges == 2 else [*parts, around]
-    # Every rank of tp has a cut of the same experts, so that each needs all copies of the tokens routed
-    # there, top_k times the tokens, and has a partial sum of each copy's result.
+    # Every rank of tp has a part of the same experts, so each needs all copies of the tokens routed there
+    # (top_k times the tokens), and has a partial sum of each copy's result.
     if share.options.expert_order is ExpertOrder.GATHER_FIRST:
-        # Each rank of tp has all tokens and sends all their copies. Partial sums of copies come back, are
-        # added up to one for each token, and only these are reduced.
+        # Each rank of tp has all tokens and sends all their copies. Partial sums of the copies come back and
+        # are added up by token, and only these sums are reduced.
         exchange = moved((kind.ALLTOALL, experts, routed))
         there = (*moved((kind.ALLGATHER, cut, tokens)), *exchange) if is_sharded else exchange
         total = kind.REDUCE_SCATTER if is_sharded else kind.ALLREDUCE
         back = (*exchange, *moved((total, cut, tokens)))
     else:
-        # Each rank of tp sends the copies of its part of the tokens (as Megatron's dispatcher does), and
-        # copies are gathered where they arrive. Without sequence parallelism all ranks get all tokens back.
+        # Each rank of tp sends the copies of its part of the tokens (like Megatron's dispatcher), and copies
+        # are gathered where they arrive. Without sequence parallelism all ranks get all tokens back.
         exchange = moved((kind.ALLTOALL, experts, part))
         there = (*exchange, *moved((kind.ALLGATHER, cut, routed)))
         restored = () if is_sharded else moved((kind.ALLGATHER, cut, tokens))
         back = (*moved((kind.REDUCE_SCATTER, cut, routed)), *exchange, *restored)
-    # Of the copies a rank keeps its part, which is gathered again for the weights' gradients.
+    # a rank saves its part of the copies, which are gathered again for the weights' gradients
     inner = _gathered_again(parts, *moved((kind.ALLGATHER, cut, routed)))
     return [LayerPart(there, back), *inner, LayerPart(back, there)]
 
@@ -98,7 +98,9 @@ def with_quicker_order(share: RankPart, layers: Iterable[ModelLayer], costs: Cos
     routing = [layer for layer in layers if layer.exchanges == 2 and layer.reductions]
 
     def seconds(ordered: RankPart) -> Seconds:
-        parts = [part for layer in routing for part in between_exchanges([computing((0, 0))], layer, ordered)]
+        parts = [
+            part for layer in routing for part in _between_exchanges([computing((0, 0))], layer, ordered)
+        ]
         moved = [one.exchange for part in parts for one in part.forward if one.exchange]
         return sum(costs.time_s(one.kind, one.axes, one.size_bytes) for one in moved if one.kind)
 
@@ -110,34 +112,28 @@ def with_quicker_order(share: RankPart, layers: Iterable[ModelLayer], costs: Cos
 
 
 def attention(layer: ModelLayer, seconds: tuple[Seconds, Seconds], share: RankPart) -> list[LayerPart]:
-    """What attention of a layer takes, with what it fetches before and again in the backward pass.
-
-    Parameters
-    ----------
-    seconds : tuple of two numbers
-        Forward and backward, by the mean of the ranks.
-    """
+    """Return the attention of a layer with its communication, from (forward, backward) seconds."""
     axes = share.layout.among("cp")
     n = share.layout.size("cp")
     forward, backward = seconds
     is_causal = any(work.attended.is_causal for work in layer.works if work.attended)
     if axes and not share.options.is_causal_balanced and is_causal:
-        # The last of n ranks attends to (2n - 1) / 2n of the sequence on average, all ranks to half of it.
+        # the last of n ranks attends to (2n - 1) / 2n of the sequence on average, all ranks to half of it
         forward, backward = (one * Fraction(2 * n - 1, n) for one in (forward, backward))
     repeats = share.options.recompute is Recompute.ATTENTION
     again = (LayerAction(forward, is_recomputed=True),) if repeats else ()
     if not axes or not layer.kv_elements:
         return [LayerPart((LayerAction(forward),), (*again, LayerAction(backward)))]
-    pieces = min(share.layout.size("tp"), layer.kv_pieces)
-    size = share.activation_bytes(layer, Fraction(layer.kv_elements, pieces))
+    n_parts = min(share.layout.size("tp"), layer.kv_pieces)
+    size = share.activation_bytes(layer, Fraction(layer.kv_elements, n_parts))
     if share.options.context_exchange is ContextExchange.GATHER:
         gather = LayerAction(exchange=Communication(CollectiveKind.ALLGATHER, axes, n * size))
         scatter = LayerAction(exchange=Communication(CollectiveKind.REDUCE_SCATTER, axes, n * size))
         attending = LayerPart((LayerAction(forward),), (gather, *again, LayerAction(backward)))
         return [LayerPart((gather,), (scatter,)), attending]
-    home = LayerAction(exchange=Communication(None, axes, size))
+    last = LayerAction(exchange=Communication(None, axes, size))
     rounds_back = _rounds(backward, n, axes, 2 * size)
-    return [LayerPart(_rounds(forward, n, axes, size), (*again, *rounds_back, home))]
+    return [LayerPart(_rounds(forward, n, axes, size), (*again, *rounds_back, last))]
 
 
 def _rounds(seconds: Seconds, n: int, axes: tuple[str, ...], size: int) -> tuple[LayerAction, ...]:
@@ -146,18 +142,11 @@ def _rounds(seconds: Seconds, n: int, axes: tuple[str, ...], size: int) -> tuple
 
 
 def layer_passes(layer: ModelLayer, seconds: LayerSeconds, share: RankPart) -> LayerPart:
-    """What a layer does with a micro-batch.
+    """Return a layer's passes with a micro-batch, from its seconds on one rank.
 
-    A layer with several reductions of tensor parallelism has as many blocks of equal length, attention in
-    the middle of the first; where it has experts between two exchanges, the last reduction is theirs. One
-    exchange (embedding tables) comes before all blocks.
-
-    Parameters
-    ----------
-    layer : ModelLayer
-    seconds : LayerSeconds
-        On one rank.
-    share : Share
+    A layer has as many blocks of equal length as reductions of tensor parallelism, with attention in the
+    middle of the first. If it has experts between two exchanges, the last reduction belongs to the experts. A
+    single exchange (embedding tables) comes before all blocks.
     """
     has_experts = layer.exchanges == 2
     n_reductions = layer.reductions - (has_experts and layer.reductions > 0)
@@ -169,12 +158,10 @@ def layer_passes(layer: ModelLayer, seconds: LayerSeconds, share: RankPart) -> L
         forward, backward = (one * Fraction(1, n_parts) for one in seconds.dense)
         dense = computing((forward, backward))
         inner = [dense, *attended, dense] if attended else [dense]
-        parts += between_reductions(inner, layer, share) if block < n_reductions else inner
+        parts += _between_reductions(inner, layer, share) if block < n_reductions else inner
     experts = [computing(seconds.expert)] if layer.experts else []
-    if has_experts:
-        parts += between_exchanges(experts, layer, share)
-    else:
-        parts = between_exchanges(experts, layer, share) + parts
+    around = _between_exchanges(experts, layer, share)
+    parts = parts + around if has_experts else around + parts
     passes = passes_of(parts)
     if share.options.recompute is not Recompute.FULL or not layer.is_checkpointed:
         return passes

@@ -14,7 +14,7 @@ from treadle.training.models.model_layer import ModelLayer
 
 @dataclass(frozen=True)
 class LayerSeconds:
-    """Seconds of a layer on one rank, those of attention and of experts apart from the rest.
+    """Seconds of a layer on one rank, with separate attention and experts.
 
     Parameters
     ----------
@@ -28,12 +28,12 @@ class LayerSeconds:
 
     @property
     def total_s(self) -> Seconds:
-        """Of both passes."""
+        """Seconds of both passes."""
         return sum(chain(self.dense, self.attention, self.expert))
 
 
 def layer_seconds(times: ComputeTimes, layer: ModelLayer, local: LocalWork) -> LayerSeconds:
-    """Seconds of a layer with a rank's part of a micro-batch."""
+    """Return the seconds of a layer with a rank's part of a micro-batch."""
     found = layer_times(times, layer, local)
     attention = (found.attention_forward_s, found.attention_backward_s)
     dense = (found.forward_s - attention[0], found.backward_s - attention[1])
@@ -42,7 +42,7 @@ def layer_seconds(times: ComputeTimes, layer: ModelLayer, local: LocalWork) -> L
 
 @dataclass(frozen=True)
 class Communication:
-    """A collective, or a send to the next rank where `kind` is None, along axes of the mesh."""
+    """A collective, or a send to the next rank if `kind` is None, along axes of the mesh."""
 
     kind: CollectiveKind | None
     axes: tuple[str, ...]
@@ -51,7 +51,7 @@ class Communication:
 
 @dataclass(frozen=True)
 class LayerAction:
-    """Computing for some seconds, or communicating, or both at once; what follows waits for both."""
+    """A computation, a communication, or both concurrently; the next action waits for both."""
 
     seconds: Seconds = 0
     exchange: Communication | None = None
@@ -60,19 +60,19 @@ class LayerAction:
 
 @dataclass(frozen=True)
 class LayerPart:
-    """What a layer or a part of it does with a micro-batch; backward its parts run from last to first."""
+    """Actions of a layer or a part of it with a micro-batch; backward, its parts run from last to first."""
 
     forward: tuple[LayerAction, ...] = ()
     backward: tuple[LayerAction, ...] = ()
 
 
 def computing(seconds: tuple[Seconds, Seconds]) -> LayerPart:
-    """A part that only computes."""
+    """Return a part that only computes, for the given (forward, backward) seconds."""
     return LayerPart((LayerAction(seconds[0]),), (LayerAction(seconds[1]),))
 
 
 def passes_of(parts: Iterable[LayerPart]) -> LayerPart:
-    """The passes of a layer, from its parts in order of the forward pass."""
+    """Return the passes of a layer, from its parts in order of the forward pass."""
     listed = list(parts)
     return LayerPart(
         tuple(chain.from_iterable(part.forward for part in listed)),

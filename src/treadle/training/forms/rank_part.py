@@ -1,4 +1,4 @@
-"""A rank's share: its tokens in a micro-batch, its elements of each layer, and the bytes that they are."""
+"""A rank's share of a step: its tokens in a micro-batch, and its elements of each layer, in bytes."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from treadle.training.training_options import TrainingOptions
 
 @dataclass(frozen=True)
 class RankPart:
-    """What one rank has of a step.
+    """One rank's part of a step.
 
     Parameters
     ----------
     layout : ParallelLayout
     options : TrainingOptions
     sequences : int
-        Of a micro-batch of a replica.
+        Sequences in a micro-batch of a replica.
     tokens : mapping of str to int
-        Of a whole sequence, by stream.
+        Tokens of an entire sequence, by stream.
     """
 
     layout: ParallelLayout
@@ -34,62 +34,55 @@ class RankPart:
 
     @property
     def reshards(self) -> bool:
-        """Sharded weights are gathered again for the backward pass."""
+        """Whether sharded weights are gathered again for the backward pass."""
         chosen = self.options.reshard_after_forward
         return self.layout.size("pp") == 1 if chosen is None else chosen
 
     def state_axes(self, *, expert: bool) -> tuple[str, ...]:
-        """Along which the optimizer's state is sharded."""
+        """Return the axes along which the optimizer's state is sharded."""
         shard = self.layout.shard_axes(expert=expert)
         return shard if shard or not self.options.zero else self.layout.replica_axes(expert=expert)
 
     def rank_tokens(self, stream: str) -> Fraction:
-        """Tokens of a micro-batch that a rank has; those of tensor parallelism have the same."""
+        """Return the tokens of a rank in a micro-batch; all ranks of tensor parallelism have the same."""
         return Fraction(self.sequences * self.tokens[stream], self.layout.size("cp"))
 
     def activation_bytes(self, layer: ModelLayer, elements: int | Fraction) -> int:
-        """Of so many elements for each token of a rank."""
+        """Return the bytes of this number of elements for each token of a rank."""
         return ceil(elements * self.rank_tokens(layer.stream) * self.options.element_bytes)
 
     def elements(self, weight: Weight) -> Fraction:
-        """Of a weight, once it is gathered, on one rank."""
+        """Return the elements of a gathered weight on one rank."""
         cut = self.layout.size(*(("tp",) if weight.split else ()), *(("ep",) if weight.expert else ()))
         return Fraction(weight.elements, cut)
 
     def layer_elements(self, layer: ModelLayer, *, expert: bool) -> Fraction:
-        """Of the layer's weights (of experts, or the others), once gathered, on one rank."""
+        """Return the elements of the layer's gathered weights (of experts, or the others) on one rank."""
         own = [weight for weight in layer.weights if weight.expert == expert]
         return sum((self.elements(weight) for weight in own), Fraction(0))
 
     def held_elements(self, layer: ModelLayer) -> Fraction:
-        """That a rank holds between steps: its shards, where weights are sharded."""
-        return self._cut(layer, lambda expert: self.layout.shard_axes(expert=expert))
+        """Return the elements that a rank holds between steps: with sharded weights, its shards."""
+        return self._sharded(layer, self.layout.shard_axes)
 
     def updated_elements(self, layer: ModelLayer) -> Fraction:
-        """That a rank's optimizer updates: a part of those that it holds, by ZeRO."""
-        return self._cut(layer, lambda expert: self.state_axes(expert=expert))
+        """Return the elements that a rank's optimizer updates; with ZeRO, a part of those that it holds."""
+        return self._sharded(layer, self.state_axes)
 
-    def _cut(self, layer: ModelLayer, axes: Callable[[bool], tuple[str, ...]]) -> Fraction:
-        parts = [
-            self.layer_elements(layer, expert=one) / self.layout.size(*axes(one)) for one in (False, True)
-        ]
-        return sum(parts, Fraction(0))
+    def _sharded(self, layer: ModelLayer, axes: Callable[..., tuple[str, ...]]) -> Fraction:
+        dense, experts = (
+            self.layer_elements(layer, expert=one) / self.layout.size(*axes(expert=one))
+            for one in (False, True)
+        )
+        return dense + experts
 
 
 def rank_part(
     layout: ParallelLayout, options: TrainingOptions, sequences: int, tokens: Mapping[str, int]
 ) -> RankPart:
-    """A rank's share of a global batch.
+    """Return a rank's share of the sequences of a step on all ranks.
 
-    Parameters
-    ----------
-    sequences : int
-        Of a step, on all ranks together.
-
-    Raises
-    ------
-    ScheduleError
-        If replicas and micro-batches do not share them equally, or context parallelism a sequence.
+    Raises ScheduleError unless replicas and micro-batches divide the sequences, and cp the tokens.
     """
     parts = layout.replicas * options.micro_batches
     if sequences < 1 or sequences % parts:

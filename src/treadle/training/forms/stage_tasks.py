@@ -1,7 +1,7 @@
-"""A step as tasks of its stages: every stage's passes in the order of its pipeline, and what goes with them.
+"""A step as tasks of its stages: passes in the order of the pipeline, with the communication of weights.
 
 Gradients that are not sharded, and those of weights that stay gathered, are reduced after the last
-micro-batch; where weights are gathered again for each pass, after each.
+micro-batch. If weights are gathered again for each pass, gradients are reduced after each pass.
 """
 
 from __future__ import annotations
@@ -31,24 +31,16 @@ class Turn:
 
 
 def turns_to_gather_for(turns: Sequence[Turn], *, kept: frozenset[int]) -> list[int]:
-    """Return the places of the turns for which weights must be gathered.
+    """Return the indices of a rank's turns for which weights must be gathered.
 
-    Parameters
-    ----------
-    turns : sequence of Turn
-        All of a rank, in order.
-    kept : frozenset of int
-        Layers whose weights stay once they are gathered; those of others are dropped after each turn.
+    Weights of the layers in `kept` stay gathered; those of others are dropped unless the next turn uses them.
     """
     found: list[int] = []
-    there: set[int] = set()
+    gathered: set[int] = set()
     for place, turn in enumerate(turns):
-        if turn.layer not in there:
+        if turn.layer not in gathered:
             found.append(place)
-            there.add(turn.layer)
-        goes = place + 1 < len(turns) and turns[place + 1].layer != turn.layer
-        if turn.layer not in kept and goes:
-            there.discard(turn.layer)
+        gathered = {*(gathered & kept), turn.layer}
     return found
 
 
@@ -57,15 +49,7 @@ def turns_to_gather_for(turns: Sequence[Turn], *, kept: frozenset[int]) -> list[
 
 @dataclass(slots=True)
 class Buckets:
-    """Gradients that are ready and not on their way.
-
-    Parameters
-    ----------
-    capacity : int
-        Bytes.
-    first_capacity : int
-        Of the first bucket.
-    """
+    """Gradients that are ready but not sent, and the capacity of buckets in bytes."""
 
     capacity: int
     first_capacity: int
@@ -73,7 +57,7 @@ class Buckets:
     closed: int = 0
 
     def add(self, tensors: Iterable[int]) -> list[int]:
-        """Puts gradients in, in the order given; returns the bytes of each bucket that they close."""
+        """Add gradients in the given order; return the bytes of each bucket that they close."""
         sizes = []
         for size in tensors:
             self.filled += size
@@ -83,7 +67,7 @@ class Buckets:
         return sizes
 
     def close(self) -> list[int]:
-        """The size of the last bucket, if there is anything in it."""
+        """Return the size of the last bucket, unless it is empty."""
         rest, self.filled = self.filled, 0
         return [rest] if rest else []
 
@@ -103,12 +87,12 @@ class StageLayer:
     gathers : mapping of bool to tuple of Communication
         Weights gathered before a forward (True) or backward pass.
     drops_weights : bool
-        They are dropped after each pass; else they are gathered once in a step.
+        Weights are dropped after each pass; else they are gathered once in a step.
     keeps_gradients : bool
-        Gradients are added up and reduced after the last micro-batch; else after each backward pass, those in
-        buckets only where there are no other reductions.
+        Gradients are accumulated and reduced after the last micro-batch. Else they are reduced after each
+        backward pass, but those in buckets only without other reductions.
     reductions : tuple of tuples of Communication
-        Of gradients; those of an inner tuple one after the other.
+        Reductions of gradients; those of an inner tuple run one after another.
     buckets : tuple of pairs of (BucketKind, tuple of int)
         Bytes of gradients that are reduced in buckets.
     """
@@ -129,7 +113,8 @@ class PipelineCut:
     Parameters
     ----------
     chunks : tuple of range
-        Places of the layers of each piece, in order of the forward pass; piece c is on stage c mod `stages`.
+        Indices of the layers of each virtual stage, in order of the forward pass; virtual stage c is on stage
+        c mod `stages`.
     stages : int
     """
 
@@ -137,36 +122,23 @@ class PipelineCut:
     stages: int
 
     def stage_of(self, place: int) -> int:
-        """Stage of a layer."""
+        """Return the stage of a layer."""
         (chunk,) = (number for number, places in enumerate(self.chunks) if place in places)
         return chunk % self.stages
 
     def stage_layers(self, stage: int) -> list[int]:
-        """Layers of a stage."""
+        """Return the layers of a stage."""
         return [place for places in self.chunks[stage :: self.stages] for place in places]
 
     def turns(self, visit: Visit) -> list[Turn]:
-        """Layers that a micro-batch passes in a piece, in order."""
+        """Return the layers that a micro-batch passes in a virtual stage, in order."""
         places = self.chunks[visit.chunk]
         ordered = places if visit.is_forward else reversed(places)
         return [Turn(place, visit.is_forward, visit.micro_batch) for place in ordered]
 
 
-class Stage:
-    """The tasks of a stage's ranks, added to an `Issue`.
-
-    Parameters
-    ----------
-    issue : Issue
-    device : int
-        Number of the stage.
-    cut : PipelineCut
-    layers : sequence of StageLayer
-        Of the whole model.
-    bucket_bytes : int
-    kept : frozenset of int
-        Layers whose weights stay gathered.
-    """
+class _Stage:
+    """Issue of the tasks of a stage's ranks."""
 
     def __init__(
         self,
@@ -191,9 +163,9 @@ class Stage:
         self.turn = 0
 
     def visit(self, visit: Visit, arrived: tuple[int, ...]) -> tuple[int, ...]:
-        """Pass a micro-batch that has arrived through a piece; return what its result waits for."""
+        """Pass an arrived micro-batch through a virtual stage; return the tasks that its result waits for."""
         for turn in self.cut.turns(visit):
-            # gathers do not wait for what arrives
+            # gathers do not wait for the micro-batch
             while self.gathers and self.gathers[0][0] <= self.turn + self.prefetch:
                 place, ahead = self.gathers.popleft()
                 layer = self.layers[ahead.layer]
@@ -238,7 +210,7 @@ class Stage:
             self.reductions += self._communicate(name, Communication(*kind, size))
 
     def close(self) -> None:
-        """Reduce the gradients that are left; the chain then waits for all gradients."""
+        """Reduce the remaining gradients; the chain then waits for all gradients."""
         for kind, bucket in self.buckets.items():
             self._sum(kind, bucket.close())
         self.chain.tail += tuple(self.reductions)
@@ -256,7 +228,7 @@ def stage_tasks(
     kept: frozenset[int] = frozenset(),
     ties: Iterable[tuple[int, int, str, int]] = (),
 ) -> list[Task]:
-    """Tasks of a step, in order of issue.
+    """Return the tasks of a step, in order of issue.
 
     Parameters
     ----------
@@ -265,18 +237,18 @@ def stage_tasks(
     costs : Costs
     options : TrainingOptions
     sent_bytes : sequence of int
-        That each piece sends to the next one for a micro-batch.
+        Bytes that each virtual stage sends to the next one for a micro-batch.
     optimizer_s : sequence of number
-        Of each stage.
+        Seconds of the optimizer on each stage.
     bucket_bytes : int
         Capacity of the buckets in which gradients are reduced.
     kept : frozenset of int
-        Layers whose weights stay gathered: those that another layer shares.
+        Layers whose weights stay gathered, because another layer shares them.
     ties : iterable of (stage, stage, name, int)
-        Gradients of a weight that two stages have, which they send each other, and their bytes.
+        Gradients of weights on two stages, which these send each other, and their bytes.
     """
     issue = Issue(costs, options)
-    stages = [Stage(issue, number, cut, layers, bucket_bytes, kept) for number in range(cut.stages)]
+    stages = [_Stage(issue, number, cut, layers, bucket_bytes, kept) for number in range(cut.stages)]
     _run_pipeline(issue, cut, stages, sent_bytes)
     for stage in stages:
         stage.close()
@@ -291,8 +263,10 @@ def stage_tasks(
     return issue.tasks
 
 
-def _run_pipeline(issue: Issue, cut: PipelineCut, stages: Sequence[Stage], sent_bytes: Sequence[int]) -> None:
-    """Issue every stage's visits, each once what it needs has been sent."""
+def _run_pipeline(
+    issue: Issue, cut: PipelineCut, stages: Sequence[_Stage], sent_bytes: Sequence[int]
+) -> None:
+    """Issue every stage's visits, each once its input has been sent."""
     last = len(cut.chunks) - 1
     arriving: dict[Visit, tuple[int, ...]] = {}
     for batch in range(issue.options.micro_batches):
@@ -308,5 +282,5 @@ def _run_pipeline(issue: Issue, cut: PipelineCut, stages: Sequence[Stage], sent_
                     name = f"{'activations' if visit.is_forward else 'gradients'} of piece {visit.chunk}"
                     sent = issue.communicate(stage.chain.device, name, exchange, done)
                     arriving[replace(visit, chunk=chunk)] = sent or done
-        # what a stage does next arrives sooner or later
+        # the next visit of some stage has arrived, so this terminates
         assert sum(len(stage.order) for stage in stages) < left

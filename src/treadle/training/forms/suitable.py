@@ -1,4 +1,4 @@
-"""Whether a model can be spread over a mesh and take such sequences: what each needs of its layers."""
+"""Checks whether a model fits a mesh and the length of sequences."""
 
 from __future__ import annotations
 
@@ -10,16 +10,13 @@ from treadle.training.models.training_model import TrainingModel
 
 
 def check_suitable(model: TrainingModel, layout: ParallelLayout) -> None:
-    """Refuses axes along which the model has nothing to share.
+    """Raise ScheduleError for axes along which the model has nothing to shard.
 
-    Raises
-    ------
-    ScheduleError
-        If no layer has reductions for tp or experts for ep, a layer that remembers tokens no keys and values
-        for cp, or tp does not divide the heads of attention and of state spaces, ep the experts.
+    tp requires layers with reductions and divides the heads of attention and of state spaces; cp requires
+    keys and values in every layer that remembers tokens; ep requires experts and divides them.
     """
     experts = {layer.experts for layer in model.layers if layer.experts}
-    needs = {
+    requirements = {
         "tp": ("matrices that tensor parallelism cuts", any(layer.reductions for layer in model.layers)),
         "cp": (
             "keys and values to pass along cp in every layer that remembers tokens",
@@ -28,7 +25,7 @@ def check_suitable(model: TrainingModel, layout: ParallelLayout) -> None:
         ),
         "ep": ("experts to spread over ep", bool(experts)),
     }
-    for axis, (words, has_them) in needs.items():
+    for axis, (words, has_them) in requirements.items():
         if layout.size(axis) > 1 and not has_them:
             raise ScheduleError(f"mesh {layout.mesh.notation}: {model.name} has no {words}")
     shape = model.shape
@@ -48,13 +45,7 @@ def check_suitable(model: TrainingModel, layout: ParallelLayout) -> None:
 
 
 def check_positions(model: TrainingModel, tokens: Mapping[str, int]) -> None:
-    """Refuses sequences for which the model has no positions.
-
-    Raises
-    ------
-    ScheduleError
-        If a stream has more tokens than there are learned positions.
-    """
+    """Raise ScheduleError if a stream has more tokens than the model has learned positions."""
     most = model.shape.positions if model.shape is not None else 0
     longest = max(tokens.values(), default=0)
     if most and longest > most:

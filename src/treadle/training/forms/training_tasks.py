@@ -1,10 +1,11 @@
-"""A step of training as tasks: a model's layers, as the axes of a mesh shard and place them."""
+"""A training step as tasks: a model's layers, sharded and placed by the axes of a mesh."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import accumulate
 from math import ceil
 
 from treadle.errors import ScheduleError
@@ -19,7 +20,7 @@ from treadle.training.models.model_layer import ModelLayer
 from treadle.training.timeline.task import Task
 
 _KINDS_OF_WEIGHTS = (False, True)
-"""Not of experts, and of experts: sharded and summed along different axes."""
+"""Weights outside and inside experts: these are sharded and summed along different axes."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class PlacedModel(PipelineCut):
     Parameters
     ----------
     layers : tuple of ModelLayer
-        A layer that shares a weight with one of another stage has a copy of it, as its last weight.
+        A layer that shares a weight with a layer of another stage has a copy of it as its last weight.
     """
 
     layers: tuple[ModelLayer, ...]
@@ -38,26 +39,22 @@ class PlacedModel(PipelineCut):
 def divide_model(
     layers: Sequence[ModelLayer], seconds: Sequence[LayerSeconds], share: RankPart
 ) -> PlacedModel:
-    """Cuts a model into the pieces of its pipeline.
+    """Cut a model into the virtual stages of its pipeline.
 
-    Raises
-    ------
-    ScheduleError
-        If there are fewer layers than pieces, or `layers_per_chunk` has another number of either.
+    Raises ScheduleError if there are fewer layers than virtual stages, or `layers_per_chunk` does not match.
     """
     stages = share.layout.size("pp")
-    pieces = stages * share.options.interleave
+    n_stages = stages * share.options.interleave
     lengths = share.options.layers_per_chunk
     if lengths is None:
-        chunks = cut_layers([one.total_s for one in seconds], pieces)
+        chunks = cut_layers([one.total_s for one in seconds], n_stages)
     else:
-        if len(lengths) != pieces or sum(lengths) != len(layers):
+        if len(lengths) != n_stages or sum(lengths) != len(layers):
             raise ScheduleError(
-                f"layers_per_chunk: {len(lengths)} pieces of {sum(lengths)} layers in all; expected {pieces} "
-                f"(pp x interleave) of {len(layers)}"
+                f"layers_per_chunk: {len(lengths)} virtual stages of {sum(lengths)} layers in total; "
+                f"expected {n_stages} (pp x interleave) of {len(layers)}"
             )
-        ends = [sum(lengths[: number + 1]) for number in range(pieces)]
-        chunks = [range(end - length, end) for end, length in zip(ends, lengths, strict=True)]
+        chunks = [range(end - length, end) for end, length in zip(accumulate(lengths), lengths, strict=True)]
     plain = PlacedModel(tuple(chunks), stages, tuple(layers))
     places = {layer.name: place for place, layer in enumerate(layers)}
     copied = [
@@ -84,23 +81,30 @@ def training_tasks(
     ----------
     placed : PlacedModel
     seconds : sequence of LayerSeconds
-        Of each layer, for a micro-batch.
+        Seconds of each layer, for a micro-batch.
     share : Share
     costs : Costs
     optimizer_s : callable
-        Seconds of an update of so many elements.
+        Seconds of an update, by its number of elements.
     bucket_bytes : int
         Capacity of the buckets in which replicas sum gradients.
     """
     places = {layer.name: place for place, layer in enumerate(placed.layers)}
     shared = [(place, places[layer.shares]) for place, layer in enumerate(placed.layers) if layer.shares]
-    ends = [(placed.stage_of(place), placed.stage_of(other), place) for place, other in shared]
+    ties = []
+    for place, other in shared:
+        ends = placed.stage_of(place), placed.stage_of(other)
+        if ends[0] != ends[1]:
+            # the layer's last weight is a copy of the other stage's
+            weight = placed.layers[place].weights[-1]
+            size = share.held_elements(replace(placed.layers[place], weights=(weight,)))
+            ties.append((*ends, f"gradient of {weight.name}", ceil(size * share.options.gradient_bytes)))
     held = [
         sum(share.updated_elements(placed.layers[place]) for place in placed.stage_layers(stage))
         for stage in range(placed.stages)
     ]
     return stage_tasks(
-        [stage_layer(layer, one, share) for layer, one in zip(placed.layers, seconds, strict=True)],
+        [_stage_layer(layer, one, share) for layer, one in zip(placed.layers, seconds, strict=True)],
         placed,
         costs,
         share.options,
@@ -108,23 +112,12 @@ def training_tasks(
         optimizer_s=[optimizer_s(ceil(one)) if share.options.has_optimizer else 0 for one in held],
         bucket_bytes=bucket_bytes,
         kept=frozenset(other for place, other in shared if placed.stage_of(place) == placed.stage_of(other)),
-        ties=[
-            (first, second, *_tied_gradient(placed.layers[place], share))
-            for first, second, place in ends
-            if first != second
-        ],
+        ties=ties,
     )
 
 
-def _tied_gradient(layer: ModelLayer, share: RankPart) -> tuple[str, int]:
-    """Name and bytes of the gradient of a layer's last weight, which another stage holds as well."""
-    weight = layer.weights[-1]
-    held = share.held_elements(replace(layer, weights=(weight,)))
-    return f"gradient of {weight.name}", ceil(held * share.options.gradient_bytes)
-
-
-def stage_layer(layer: ModelLayer, seconds: LayerSeconds, share: RankPart) -> StageLayer:
-    """Return a layer with what its ranks gather and reduce."""
+def _stage_layer(layer: ModelLayer, seconds: LayerSeconds, share: RankPart) -> StageLayer:
+    """Return a layer with the collectives of its weights and gradients."""
     layout, options = share.layout, share.options
     drops = share.reshards and layout.size("fsdp") > 1
     gathers: list[Communication] = []
@@ -133,23 +126,17 @@ def stage_layer(layer: ModelLayer, seconds: LayerSeconds, share: RankPart) -> St
     for expert in _KINDS_OF_WEIGHTS:
         shard, replica = layout.shard_axes(expert=expert), layout.replica_axes(expert=expert)
         elements = share.layer_elements(layer, expert=expert)
+        if shard or (replica and options.zero):  # ZeRO gathers the weights that the previous step updated
+            size = ceil(elements * options.element_bytes)
+            gathers.append(Communication(CollectiveKind.ALLGATHER, shard or replica, size))
         if shard:
-            gathers.append(
-                Communication(CollectiveKind.ALLGATHER, shard, ceil(elements * options.element_bytes))
-            )
             size = ceil(elements * options.gradient_bytes)
             scatter = Communication(CollectiveKind.REDUCE_SCATTER, shard, size)
             part = ceil(Fraction(size, layout.size(*shard)))
             total = [Communication(CollectiveKind.ALLREDUCE, replica, part)] if replica else []
             reductions.append((scatter, *total))
         elif replica:
-            kind = CollectiveKind.ALLREDUCE
-            if options.zero:
-                kind = CollectiveKind.REDUCE_SCATTER
-                # in a step like the last one, the weights that it updated
-                gathers.append(
-                    Communication(CollectiveKind.ALLGATHER, replica, ceil(elements * options.element_bytes))
-                )
+            kind = CollectiveKind.REDUCE_SCATTER if options.zero else CollectiveKind.ALLREDUCE
             own = [weight for weight in reversed(layer.weights) if weight.expert == expert]
             sizes = tuple(ceil(share.elements(weight) * options.gradient_bytes) for weight in own)
             buckets.append(((kind, replica), sizes))
@@ -165,9 +152,9 @@ def stage_layer(layer: ModelLayer, seconds: LayerSeconds, share: RankPart) -> St
 
 
 def boundary_bytes(before: Sequence[ModelLayer], layers: Sequence[ModelLayer], share: RankPart) -> int:
-    """What a stage hands on after the layers `before`, of all `layers`, for a micro-batch.
+    """Return the bytes that a stage sends after the layers `before`, of all `layers`, for a micro-batch.
 
-    What the last layer made, and what the layers before made for a stream that later layers attend to.
+    These are the output of the last layer, and of earlier streams that later layers attend to.
     """
     works = [(layer, work) for layer in layers[len(before) :] for work in layer.works]
     later = {layer.attended_stream(work) for layer, work in works}

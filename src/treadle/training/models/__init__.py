@@ -1,1 +1,1 @@
-"""Models as tables of layers: what is stored, computed, saved and sent per token, before any sharding."""
+"""Models as tables of layers: weights, work, saved and sent elements per token, before any sharding."""

@@ -1,8 +1,8 @@
 """Attention as weights, works and saved activations: grouped heads, latent (MLA), and across streams.
 
-What is saved follows Korthikanti et al. 2022 ("Reducing activation recomputation in large transformer
-models", section 4): inputs of each product, and without a fused kernel the score matrices; log-sums of fused
-kernels (a number per head) are left out.
+Saved activations follow Korthikanti et al. 2022 ("Reducing activation recomputation in large transformer
+models", section 4): inputs of each product, and without a fused kernel the score matrices. Log-sums of fused
+kernels (a number per head) are neglected.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from fractions import Fraction
 from treadle.training.models.model_layer import Attended, Saved, Weight, Work, WorkKind, product_work
 
 MASK = Fraction(1, 2)
-"""Elements of a dropout mask's entry: one byte, where an element has two."""
+"""Elements of a dropout mask's entry: one byte; an element has two."""
 
 
 @dataclass(frozen=True)
 class BlockParts:
-    """Parts of a block, added up; `+` appends."""
+    """Parts of a block; `+` concatenates."""
 
     weights: tuple[Weight, ...] = ()
     works: tuple[Work, ...] = ()
@@ -36,14 +36,14 @@ class Heads:
     ----------
     heads, kv_heads, head_dim : int
     has_bias : bool
-        Of queries, keys and values.
+        Queries, keys and values have biases.
     output_bias : bool
     has_norms : bool
         Norms of queries and of keys, one scale per dimension of a head.
     has_wide_norms : bool
         Norms of queries and of keys over all heads together (OLMo 2).
     has_sinks : bool
-        A learned score per head to which no value belongs (gpt-oss).
+        A learned score per head without a value (gpt-oss).
     """
 
     heads: int
@@ -57,26 +57,26 @@ class Heads:
 
     @property
     def kv_elements(self) -> int:
-        """Keys and values of a token."""
+        """Elements of a token's keys and values."""
         return 2 * self.kv_heads * self.head_dim
 
     @property
     def cache_elements(self) -> int:
-        """What a token leaves for later ones."""
+        """Elements that a token leaves for later ones."""
         return self.kv_elements
 
     @property
     def kv_slices(self) -> int:
-        """Heads of keys and values."""
+        """Number of parts into which tensor parallelism can cut keys and values: heads."""
         return self.kv_heads
 
     @property
     def score_flops(self) -> int:
-        """FLOPs per token and token attended: scores and weighted sum."""
+        """FLOPs per token and attended token: scores and weighted sum."""
         return 4 * self.heads * self.head_dim
 
     def parts(self, hidden: int, attended: Attended, *, has_dropout: bool = False) -> BlockParts:
-        """From the norm's output to the output product, without the residual."""
+        """Return the parts from the norm's output to the output product, without the residual."""
         queries, keys = self.heads * self.head_dim, self.kv_elements
         is_cross = bool(attended.stream)
         cross = "cross " if is_cross else ""
@@ -103,7 +103,7 @@ class Heads:
             ),
         ]
         if not is_cross:
-            # Rotations (or norms) of queries and keys: read and written once.
+            # rotations (or norms) of queries and keys read and write them once
             turned = 2 * (queries + keys // 2)
             works.append(Work("rotation", WorkKind.ELEMENTWISE, moved_elements=turned, moved_backward=turned))
         works += [
@@ -113,7 +113,7 @@ class Heads:
                 flops_per_context=self.score_flops,
                 moved_elements=2 * queries + keys,
                 moved_per_context=keys,
-                score_elements=score_traffic(self.heads, has_dropout=has_dropout),
+                score_elements=_score_traffic(self.heads, has_dropout=has_dropout),
                 attended=attended,
             ),
             product_work(f"{cross}output", queries, hidden),
@@ -122,7 +122,7 @@ class Heads:
             Saved(f"{cross}query", queries),
             Saved(f"{cross}key and value", keys, stream=attended.stream),
             Saved(f"{cross}attention output", queries),
-            *score_matrices(self.heads, attended, has_dropout=has_dropout, name=cross),
+            *_score_matrices(self.heads, attended, has_dropout=has_dropout, name=cross),
         )
         return BlockParts(tuple(weights), tuple(works), saved)
 
@@ -135,11 +135,12 @@ class LatentHeads:
     ----------
     heads : int
     query_rank : int
-        Of the queries' low-rank product; 0: queries come straight from the hidden state.
+        Rank of the queries' product; 0: queries come directly from the hidden state.
     kv_rank : int
-        Length of the latent that is cached.
+        Length of the cached latent.
     plain_dim, rotated_dim, value_dim : int
-        Of a head: query and key without rotation, with rotation (one key for all heads), and value.
+        Dimensions of a head: query and key without rotation, with rotation (one key for all heads), and
+        value.
     """
 
     heads: int
@@ -151,31 +152,31 @@ class LatentHeads:
 
     @property
     def kv_elements(self) -> int:
-        """What context parallelism passes round: the latent, from which keys and values are made again."""
+        """Elements that context parallelism sends: the latent, from which keys and values are recomputed."""
         return self.cache_elements
 
     @property
     def cache_elements(self) -> int:
-        """The latent and the rotated key."""
+        """Elements of the latent and the rotated key."""
         return self.kv_rank + self.rotated_dim
 
     @property
     def kv_slices(self) -> int:
-        """All heads share the latent."""
+        """Number of parts into which tensor parallelism can cut the latent: 1, since all heads share it."""
         return 1
 
     @property
     def score_flops(self) -> int:
-        """FLOPs per token and token attended, keys and values unfolded, as in training and prefill."""
+        """FLOPs per token and attended token in training and prefill, where keys and values are unfolded."""
         return 2 * self.heads * (self.plain_dim + self.rotated_dim + self.value_dim)
 
     @property
     def latent_score_flops(self) -> int:
-        """The same when decoding: queries meet the latents themselves, which are their own values."""
+        """The same for decoding, where queries attend to the latents, which are also the values."""
         return 2 * self.heads * (self.cache_elements + self.kv_rank)
 
     def parts(self, hidden: int, attended: Attended, *, has_dropout: bool = False) -> BlockParts:
-        """From the norm's output to the output product, without the residual."""
+        """Return the parts from the norm's output to the output product, without the residual."""
         queries = self.heads * (self.plain_dim + self.rotated_dim)
         unfolded = self.heads * (self.plain_dim + self.value_dim)
         values = self.heads * self.value_dim
@@ -209,7 +210,7 @@ class LatentHeads:
                 flops_per_cached=self.latent_score_flops,
                 moved_elements=queries + unfolded + values,
                 moved_per_context=self.cache_elements,
-                score_elements=score_traffic(self.heads, has_dropout=has_dropout),
+                score_elements=_score_traffic(self.heads, has_dropout=has_dropout),
                 attended=attended,
             ),
             product_work("output", values, hidden),
@@ -218,23 +219,25 @@ class LatentHeads:
             Saved("query", queries),
             Saved("key and value", self.heads * (self.plain_dim + self.rotated_dim + self.value_dim)),
             Saved("attention output", values),
-            *score_matrices(self.heads, attended, has_dropout=has_dropout),
+            *_score_matrices(self.heads, attended, has_dropout=has_dropout),
         ]
         return BlockParts(tuple(weights), tuple(works), tuple(saved))
 
 
-def score_matrices(heads: int, attended: Attended, *, has_dropout: bool, name: str = "") -> tuple[Saved, ...]:
-    """What attention saves without a fused kernel: softmax, and dropout's mask and result."""
-    whole = Attended(attended.stream, is_causal=False)  # masked entries are stored as well
+def _score_matrices(
+    heads: int, attended: Attended, *, has_dropout: bool, name: str = ""
+) -> tuple[Saved, ...]:
+    """Return the tensors that attention saves without a fused kernel: softmax, dropout's mask and result."""
+    unmasked = Attended(attended.stream, is_causal=False)  # masked entries are also stored
     elements = heads * (2 + MASK if has_dropout else Fraction(1))
-    return (Saved(f"{name}score matrices", elements, attended=whole, in_attention=True),)
+    return (Saved(f"{name}score matrices", elements, attended=unmasked, in_attention=True),)
 
 
-def score_traffic(heads: int, *, has_dropout: bool) -> tuple[Fraction, Fraction]:
-    """Return elements per token and context token that attention moves without a fused kernel.
+def _score_traffic(heads: int, *, has_dropout: bool) -> tuple[Fraction, Fraction]:
+    """Return the elements per token and context token that attention moves without a fused kernel.
 
-    Forward a product writes the scores, the softmax reads and writes, a product reads; dropout reads, writes
-    and writes its mask. Backward the gradients of these are written and read, and two products read
+    Forward, a product writes the scores, the softmax reads and writes, a product reads; dropout reads,
+    writes, and writes its mask. Backward, the gradients of these are written and read, and two products read
     the softmax and the gradient of the scores.
     """
     forward, backward = (6 + MASK, 9 + MASK) if has_dropout else (Fraction(4), Fraction(7))

@@ -1,7 +1,7 @@
 """Models from the ``config.json`` that is published with weights: dimensions only, no library of models.
 
-Each known ``model_type`` has a function that makes a `TransformerShape` of its keys, with the defaults that
-the library of that format takes. Whatever is not understood is refused, so that no wrong model comes out.
+Each supported ``model_type`` has a function that computes a `TransformerShape` from its keys, with the
+defaults of that format's library. Unsupported values raise an error, so that no wrong model results.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from treadle.training.models.transformer_shape import TransformerShape
 
 MAX_CONFIG_BYTES = 2**20
 _MOST = 2**24
-"""Of any width, vocabulary or length."""
+"""Largest width, vocabulary or length."""
 _MOST_LAYERS = 4096
 _Item = TypeVar("_Item")
 
 
 class _Config:
-    """Keys of a configuration, read one by one; what is missing is collected, to be named in one message."""
+    """Keys of a configuration, read one by one; missing keys are collected for a single message."""
 
     def __init__(self, table: Mapping[str, Any], kind: str) -> None:
         self.table = table
@@ -38,7 +38,7 @@ class _Config:
         self.missing: list[str] = []
 
     def count(self, name: str, default: int | None = None, *, least: int = 1, most: int = _MOST) -> int:
-        """A whole number in its range; null counts as missing, for which `default` stands in."""
+        """Return an integer in its range; `default` replaces a missing key or null."""
         value = self.table.get(name)
         if value is None:
             self.missing += [name] if default is None else []
@@ -50,26 +50,26 @@ class _Config:
         return value
 
     def is_set(self, name: str, default: bool = False) -> bool:
-        """A truth value."""
+        """Return a boolean."""
         value = self.table.get(name, default)
         if not isinstance(value, bool):
             raise FormatError(f"config.json: {name}: expected true or false, found {_shown(value)}")
         return value
 
     def expect(self, name: str, expected: object) -> None:
-        """Refuse a key whose value is not the one that is understood (or absent)."""
+        """Raise unless a key has the only supported value, or is absent."""
         if self.table.get(name, expected) != expected:
             found = _shown(self.table[name])
             raise FormatError(
-                f"config.json: {name}: {self.kind} is known with {expected} only, found {found}"
+                f"config.json: {name}: {self.kind} is supported only with {expected}, found {found}"
             )
 
     def layers(self, name: str = "num_hidden_layers", default: int | None = None) -> int:
-        """How many blocks."""
+        """Return the number of blocks."""
         return self.count(name, default, most=_MOST_LAYERS)
 
     def listed(self, name: str, known: Mapping[Any, _Item]) -> list[_Item]:
-        """Meanings of the entries of a list; empty without it."""
+        """Return the meanings of the entries of a list; empty if it is absent."""
         value = self.table.get(name) or []
         if not isinstance(value, list) or not all(
             isinstance(one, str | int) and one in known for one in value
@@ -78,7 +78,7 @@ class _Config:
         return [known[one] for one in value]
 
     def windows(self, window: int, *, full_every: int) -> tuple[int, ...]:
-        """Tokens that attention sees by block: of `layer_types`, or all in every `full_every`-th."""
+        """Return the window of each block: by `layer_types`, or all tokens in every `full_every`-th block."""
         known = {"full_attention": 0, "sliding_attention": window, "chunked_attention": window}
         listed = self.listed("layer_types", known) or self.listed("no_rope_layers", {1: window, 0: 0})
         if listed and len(listed) != (count := self.layers()):
@@ -86,13 +86,13 @@ class _Config:
         return tuple(listed) or (window,) * (full_every - 1) + (0,)
 
     def check(self) -> None:
-        """Raise FormatError where keys are missing."""
+        """Raise FormatError if keys are missing."""
         if self.missing:
             missing = ", ".join(dict.fromkeys(self.missing))
             raise FormatError(f"config.json: of {self.kind}, these keys are missing: {missing}")
 
     def heads(self, *, bias: bool = False, output_bias: bool = False, **more: bool) -> Heads:
-        """Attention by the keys that most formats share."""
+        """Return the attention by the keys that most formats share."""
         hidden, heads = self.count("hidden_size"), self.count("num_attention_heads")
         head_dim = self.count("head_dim", max(hidden // heads, 1))
         kv_heads = self.count("num_key_value_heads", heads)
@@ -105,7 +105,7 @@ class _Config:
         return Heads(heads, kv_heads, head_dim, has_bias=bias, output_bias=output_bias, **more)
 
     def state_space(self, heads: str, head_dim: str, state: str) -> StateSpace:
-        """Mamba-2 by the keys that its formats share, and these."""
+        """Return Mamba-2 by the keys that its formats share, and these."""
         return StateSpace(
             self.count(heads),
             self.count(head_dim),
@@ -119,12 +119,12 @@ class _Config:
 
 
 def _shown(value: object) -> str:
-    """A value of the file, short and on one line."""
+    """Format a value of the file, short and on one line."""
     return ascii(value)[:40] if not isinstance(value, dict | list) else f"a {type(value).__name__}"
 
 
 def _decoder(config: _Config, heads: Heads | LatentHeads, **more: Any) -> TransformerShape:
-    """What decoders share; `more` adds to it, or says otherwise."""
+    """Return a decoder by the keys that decoders share; `more` adds fields or replaces them."""
     fields: dict[str, Any] = {
         "name": config.kind,
         "hidden": config.count("hidden_size"),
@@ -135,7 +135,7 @@ def _decoder(config: _Config, heads: Heads | LatentHeads, **more: Any) -> Transf
         "is_tied": config.is_set("tie_word_embeddings"),
         "max_tokens": config.count("max_position_embeddings", 0, least=0),
     }
-    return TransformerShape(**{**fields, **more})
+    return TransformerShape(**fields | more)
 
 
 def _llama(config: _Config) -> TransformerShape:
@@ -143,8 +143,8 @@ def _llama(config: _Config) -> TransformerShape:
     return _decoder(config, config.heads(bias=bias, output_bias=bias), has_bias=config.is_set("mlp_bias"))
 
 
-def _mistral(config: _Config) -> TransformerShape:
-    return _decoder(config, config.heads(), windows=(config.count("sliding_window", 0),))
+def _mistral(config: _Config, **more: Any) -> TransformerShape:
+    return _decoder(config, config.heads(), windows=(config.count("sliding_window", 0),), **more)
 
 
 def _olmo(config: _Config, **more: Any) -> TransformerShape:
@@ -195,11 +195,6 @@ def _gpt_oss(config: _Config) -> TransformerShape:
     )
 
 
-def _mixtral(config: _Config) -> TransformerShape:
-    experts = _experts(config, "num_local_experts", "intermediate_size")
-    return _decoder(config, config.heads(), experts=experts, windows=(config.count("sliding_window", 0),))
-
-
 def _llama4(config: _Config) -> TransformerShape:
     bias, every = config.is_set("attention_bias"), config.count("interleave_moe_layer_step")
     config.expect("moe_layers", list(range(every - 1, config.layers(), every)))
@@ -217,7 +212,7 @@ def _llama4(config: _Config) -> TransformerShape:
 
 
 def _shared_experts(config: _Config) -> dict[str, Any]:
-    """Experts of which some are shared, and how many blocks before them are dense."""
+    """Return fields of experts of which some are shared, after a number of dense blocks."""
     name = "moe_intermediate_size"
     shared = config.count(name) * config.count("n_shared_experts", 0, least=0)
     experts = _experts(config, "n_routed_experts", name, shared_feed_forward=shared)
@@ -235,7 +230,7 @@ _HALVES = {
     "mlp": "-",
     "moe": "E",
 }
-"""Symbols of a pattern by words of ``layers_block_type``."""
+"""Symbols of a pattern by entries of ``layers_block_type``."""
 
 
 def _nemotron_h(config: _Config) -> TransformerShape:
@@ -278,7 +273,7 @@ def _mamba2(config: _Config) -> TransformerShape:
 
 
 def _from_mamba_ssm(table: Mapping[str, Any]) -> dict[str, Any]:
-    """The keys of ``mamba2`` from those of the library mamba_ssm, whose configurations name no type."""
+    """Convert keys of the library mamba_ssm, whose configurations name no type, to those of ``mamba2``."""
     config = _Config({"layer": "Mamba1", **table, **table["ssm_cfg"]}, "mamba_ssm")
     for name, expected in (("layer", "Mamba2"), ("d_intermediate", 0), ("attn_layer_idx", [])):
         config.expect(name, expected)
@@ -387,7 +382,7 @@ CONFIG_READERS: Mapping[str, Callable[[_Config], TransformerShape]] = MappingPro
         "llama4_text": _llama4,
         "mamba2": _mamba2,
         "mistral": _mistral,
-        "mixtral": _mixtral,
+        "mixtral": lambda c: _mistral(c, experts=_experts(c, "num_local_experts", "intermediate_size")),
         "nemotron_h": _nemotron_h,
         "olmo2": partial(_olmo, norms_follow=True),
         "olmoe": lambda c: _olmo(c, experts=_experts(c, "num_experts", "intermediate_size")),
@@ -400,7 +395,7 @@ CONFIG_READERS: Mapping[str, Callable[[_Config], TransformerShape]] = MappingPro
         "t5": _t5,
     }
 )
-"""By ``model_type``."""
+"""Readers by ``model_type``."""
 _DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "deepseek_v3": {"first_k_dense_replace": 3, "n_shared_experts": 1, "q_lora_rank": 1536},
     "gemma3_text": {
@@ -438,24 +433,23 @@ _DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "olmoe": {"num_experts": 64, "num_experts_per_tok": 8, "max_position_embeddings": 4096},
     "phi3": {"max_position_embeddings": 4096},
 }  # fmt: skip
-"""Values of transformers for absent keys: a ``text_config`` leaves out what equals these."""
+"""Values that the library transformers uses for absent keys; a ``text_config`` omits equal values."""
 
 
 def read_config(text: str, *, name: str = "") -> TrainingModel:
-    """The model that a ``config.json`` describes.
+    """Return the model that a ``config.json`` describes.
 
     Parameters
     ----------
     text : str
         At most `MAX_CONFIG_BYTES`.
     name : str
-        For reports; default: its ``model_type``.
+        Name in reports; default its ``model_type``.
 
     Raises
     ------
     FormatError
-        If it is no JSON object, of a type that is not known (lists those that are), lacks keys (named), or
-        has numbers that no model has.
+        If the JSON is malformed, its type is unsupported, keys are missing, or numbers are out of range.
 
     Examples
     --------
@@ -479,7 +473,9 @@ def read_config(text: str, *, name: str = "") -> TrainingModel:
     kind = table.get("model_type")
     if not isinstance(kind, str) or kind not in CONFIG_READERS:
         if kind is None:
-            raise FormatError(f"config.json: model_type is missing; known are {', '.join(CONFIG_READERS)}")
+            raise FormatError(
+                f"config.json: model_type is missing; supported are {', '.join(CONFIG_READERS)}"
+            )
         found = _shown(kind).strip("'")
         raise FormatError(f"config.json: {unknown('model_type', found, CONFIG_READERS)}")
     config = _Config({**_DEFAULTS.get(kind, {}), **table}, kind)

@@ -15,15 +15,15 @@ class Experts:
     Parameters
     ----------
     experts, top_k : int
-        How many there are, and how many a token visits.
+        Number of experts, and number that a token visits.
     feed_forward : int
         Inner width of one expert.
     shared_feed_forward : int
-        Inner width of all experts together that every token visits; 0: none.
+        Inner width of all shared experts, which every token visits; 0: none.
     shared_gate : bool
         A gate of the shared experts (Qwen2-MoE): a weight per hidden dimension.
     has_bias : bool
-        Of the router and of the experts that tokens are routed to (gpt-oss).
+        The router and the routed experts have biases (gpt-oss).
     latent : int
         Width to which tokens are projected before they are routed (Nemotron 3 Super); 0: none.
     """
@@ -37,17 +37,17 @@ class Experts:
     latent: int = 0
 
     def routed_width(self, hidden: int) -> int:
-        """Elements of a token as it is routed."""
+        """Return the elements of a routed token."""
         return self.latent or hidden
 
 
 def dense_parts(
     hidden: int, inner: int, *, is_gated: bool, has_bias: bool = False, name: str = "", experts: int = 0
 ) -> BlockParts:
-    """Up, activation and down, for a token; for `experts` of them, in which a token visits one.
+    """Return up, activation and down, for a token; with `experts`, of that many, of which a token visits one.
 
-    Saved are, besides the input: without a gate, the activation's input and output; with one, those and the
-    other factor and the product, as PyTorch does without fusing them.
+    Saves, in addition to the input, the activation's input and output, and with a gate also the other factor
+    and the product, like PyTorch without fusion.
     """
     columns = inner * (2 if is_gated else 1)
     is_expert, copies = bool(experts), max(experts, 1)
@@ -72,7 +72,7 @@ def dense_parts(
 
 
 def expert_parts(hidden: int, shape: Experts, *, is_gated: bool) -> BlockParts:
-    """Router, shared experts, and experts, each token visiting `top_k` of them."""
+    """Return router, shared experts, and experts of which each token visits `top_k`."""
     width = shape.routed_width(hidden)
     router = _uncut_product("router", hidden, shape.experts, shape.experts, has_bias=shape.has_bias)
     if shape.shared_feed_forward:
@@ -103,7 +103,7 @@ def expert_parts(hidden: int, shape: Experts, *, is_gated: bool) -> BlockParts:
         Saved(part.name, shape.top_k * part.elements, expert=True)
         for part in (*one.saved, Saved("expert input", width, expert=True))
     )
-    # a token's copies are laid out by expert and added up again; backward both, and gradients of the gates
+    # copies of a token are arranged by expert and added up again; backward also gives gradients of the gates
     copies = (1 + shape.top_k) * width
     routing = Work(
         "routing",
@@ -116,7 +116,7 @@ def expert_parts(hidden: int, shape: Experts, *, is_gated: bool) -> BlockParts:
 
 
 def _uncut_product(name: str, rows: int, columns: int, saved: int, *, has_bias: bool = False) -> BlockParts:
-    """A product of which each rank of tensor parallelism has all."""
+    """Return a product that tensor parallelism does not split."""
     return BlockParts(
         (Weight(name, (rows + has_bias) * columns, split=False),),
         (product_work(name, rows, columns, split=False),),

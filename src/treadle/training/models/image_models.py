@@ -1,7 +1,8 @@
-"""Convolutional networks for images, layer by layer: what studies of data parallelism train.
+"""Convolutional networks for images, layer by layer, as in studies of data parallelism.
 
-As torchvision builds them (weights, strides and paddings), so that sizes and FLOPs can be compared with what
-it publishes. A sample is an image; a layer is a convolution or product with the norm and activation after.
+Weights, strides and paddings are those of torchvision, so that sizes and FLOPs can be compared with its
+published ones. A sample is an image; a layer is a convolution or product with the norm and activation after
+it.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ CLASSES = 1000
 
 @dataclass(frozen=True)
 class Features:
-    """What flows between layers: channels of square maps."""
+    """Output of a layer: channels of square maps."""
 
     channels: int
     size: int
 
     @property
     def elements(self) -> int:
-        """Of a sample."""
+        """Elements of a sample."""
         return self.channels * self.size * self.size
 
 
@@ -41,9 +42,9 @@ class Kernel:
     has_norm: bool = True
 
     def after(self, before: Features) -> Features:
-        """What it makes; maps stay square (a window of 1 x 7 is padded to keep the size)."""
-        room = before.size + 2 * self.padding[0] - self.window[0]
-        return Features(self.channels, room // self.stride + 1)
+        """Return the output; maps stay square (a window of 1 x 7 is padded to keep the size)."""
+        steps = before.size + 2 * self.padding[0] - self.window[0]
+        return Features(self.channels, steps // self.stride + 1)
 
 
 def _square(channels: int, window: int, stride: int = 1, padding: int = 0) -> Kernel:
@@ -51,7 +52,7 @@ def _square(channels: int, window: int, stride: int = 1, padding: int = 0) -> Ke
 
 
 class LayerList:
-    """Layers as they are added, side by side too, and what the last one made."""
+    """Layers in the order of addition, also in branches, and the output of the last one."""
 
     def __init__(self, size: int) -> None:
         self.layers: list[ModelLayer] = []
@@ -59,7 +60,7 @@ class LayerList:
         self._kept: list[Features] = []
 
     def convolve(self, kernel: Kernel, before: Features | None = None) -> Features:
-        """Add a convolution of `before` (by default of what the last layer made)."""
+        """Add a convolution of `before` (by default of the last layer's output)."""
         before = before or self.now
         after = kernel.after(before)
         taps = kernel.window[0] * kernel.window[1] * before.channels // kernel.groups
@@ -67,10 +68,10 @@ class LayerList:
         moved = before.elements + after.elements
         product = replace(product, flops=2 * taps * after.elements, moved_elements=moved)
         saved = []
-        if not any(one is before for one in self._kept):  # what several branches read is kept once
+        if not any(one is before for one in self._kept):  # the input of several branches is saved once
             saved.append(Saved("input", before.elements, split=False))
             self._kept.append(before)
-        # Norm and activation: the convolution's result read twice (statistics, scaling) and written.
+        # norm and activation read the convolution's result twice (statistics, scaling) and write it
         name, numbers, touches = ("norm", 2, 3) if kernel.has_norm else ("bias", 1, 2)
         if kernel.has_norm:
             saved.append(Saved("norm input", after.elements, split=False))
@@ -84,7 +85,7 @@ class LayerList:
         return after
 
     def follow(self, kernels: Sequence[Kernel], now: Features) -> Features:
-        """Add convolutions one after the other; what the last one makes."""
+        """Add convolutions one after another; return the output of the last one."""
         for kernel in kernels:
             now = self.convolve(kernel, now)
         return now
@@ -96,12 +97,12 @@ class LayerList:
         self.now = Features(pooled + sum(end.channels for end in ends), ends[-1].size)
 
     def fork(self, stem: Sequence[Kernel], ends: Sequence[Kernel], entry: Features) -> int:
-        """Add a branch that forks at its end; the channels of its ends."""
+        """Add a branch that forks at its end; return the channels of its ends."""
         now = self.follow(stem, entry)
         return sum(self.convolve(kernel, now).channels for kernel in ends)
 
     def pool(self, window: int, stride: int, padding: int = 0) -> None:
-        """Maxima or means of windows: no weights; their time is left out."""
+        """Add maxima or means of windows, without weights; their time is neglected."""
         size = (self.now.size + 2 * padding - window) // stride + 1
         self.now = Features(self.now.channels, size)
 
@@ -130,20 +131,20 @@ class LayerList:
         self.now = after
 
     def classified(self, name: str, source: str, widths: Sequence[int] = ()) -> TrainingModel:
-        """The model with products of these widths, and one that gives a number for each class."""
+        """Return the model with products of these widths, and a last one with a number for each class."""
         for columns in (*widths, CLASSES):
             self.multiply(columns)
         return self.model(name, source)
 
     def model(self, name: str, source: str) -> TrainingModel:
-        """The model of these layers."""
+        """Return the model of these layers."""
         return TrainingModel(
             name, tuple(self.layers), unit="sample", source=f"{source}; as torchvision builds it"
         )
 
 
 def alexnet() -> TrainingModel:
-    """Five convolutions, three products."""
+    """Return AlexNet: five convolutions, three products."""
     found = LayerList(224)
     for channels, window, stride, padding, is_pooled in (
         (64, 11, 4, 2, True),
@@ -159,7 +160,7 @@ def alexnet() -> TrainingModel:
 
 
 def vgg(name: str, per_stage: Sequence[int]) -> TrainingModel:
-    """Stages of 3 x 3 convolutions, each followed by a pooling, and three products."""
+    """Return VGG: stages of 3 x 3 convolutions, each followed by a pooling, and three products."""
     found = LayerList(224)
     for count, channels in zip(per_stage, (64, 128, 256, 512, 512), strict=True):
         for _ in range(count):
@@ -169,7 +170,7 @@ def vgg(name: str, per_stage: Sequence[int]) -> TrainingModel:
 
 
 def resnet(name: str, blocks: Sequence[int], *, has_bottlenecks: bool) -> TrainingModel:
-    """Residual blocks; from the second stage on the first halves the maps, and its shortcut has a product."""
+    """Return ResNet; from the second stage on the first block halves the maps, with a product as shortcut."""
     found = LayerList(224)
     found.convolve(_square(64, 7, 2, 3))
     found.pool(3, 2, 1)
@@ -189,7 +190,7 @@ def resnet(name: str, blocks: Sequence[int], *, has_bottlenecks: bool) -> Traini
 
 
 def mobilenet_v2() -> TrainingModel:
-    """Inverted residuals: widen, filter each channel, narrow."""
+    """Return MobileNet v2: inverted residuals that widen, filter each channel, and narrow."""
     found = LayerList(224)
     found.convolve(_square(32, 3, 2, 1))
     for widening, channels, count, first_stride in (
@@ -221,7 +222,7 @@ def _flat(channels: int, length: int) -> Kernel:
 
 
 def inception_v3() -> TrainingModel:
-    """Inception blocks A to E, with the auxiliary classifier that training uses (its layers come last)."""
+    """Return Inception v3: blocks A to E, and the auxiliary classifier of training (its layers come last)."""
     found = LayerList(299)
     found.follow([_square(32, 3, 2), _square(32, 3), _square(64, 3, 1, 1)], found.now)
     found.pool(3, 2)

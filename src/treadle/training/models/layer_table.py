@@ -1,4 +1,4 @@
-"""Models of the user's own: a table of layers as CSV, a row per layer."""
+"""Users' models as tables of layers: CSV with a row per layer."""
 
 from __future__ import annotations
 
@@ -28,44 +28,25 @@ OPTIONAL = (
 
 
 def read_model(text: str, *, name: str = "", unit: str = "token") -> TrainingModel:
-    """A model from the text of a file: a ``config.json``, or a table of layers.
-
-    Parameters
-    ----------
-    text : str
-    name : str
-        For reports.
-    unit : str
-        What passes through a table's layers: "token" or "sample".
-
-    Raises
-    ------
-    FormatError
-        As `read_config` and `read_layer_table`.
-    """
+    """Parse the content of a file: a ``config.json``, or a table of layers per token or "sample" (`unit`)."""
     if text.lstrip()[:1] in ("{", "["):
         return read_config(text, name=name)
     return read_layer_table(text, name=name or "table", unit=unit)
 
 
 def read_layer_table(text: str, *, name: str = "table", unit: str = "token") -> TrainingModel:
-    """A model from CSV.
+    """Parse a model from CSV; FormatError with the line if it is malformed.
 
     Parameters
     ----------
     text : str
         A header and a row per layer. Columns: ``layer`` (a name), ``parameters``, ``flops`` (forward, per
-        token or sample), and where they are not 0 ``flops_per_context`` (causal attention: per token and
+        token or sample), and unless they are 0, ``flops_per_context`` (causal attention: per token and
         context token), ``moved_elements`` (activations read and written per token), ``output_elements``
-        (handed on per token), ``saved_elements`` (kept per token), ``reductions`` (sums over tensor ranks),
+        (sent on per token), ``saved_elements`` (saved per token), ``reductions`` (sums over tensor ranks),
         ``experts``, ``top_k``, ``expert_parameters`` (of all experts), ``expert_flops`` (per token, of all
-        experts that it visits) and ``routed_elements`` (per token, each way). All whole numbers.
+        experts that it visits) and ``routed_elements`` (per token and direction). All are integers.
     name, unit : str
-
-    Raises
-    ------
-    FormatError
-        With its line.
 
     Examples
     --------
@@ -98,7 +79,7 @@ def _check_header(header: list[str]) -> None:
         if name not in (*REQUIRED, *OPTIONAL):
             raise FormatError(f"layer table: line 1: {unknown('column', name, (*REQUIRED, *OPTIONAL))}")
     if len(set(header)) < len(header):
-        raise FormatError("layer table: line 1: a column stands twice")
+        raise FormatError("layer table: line 1: two columns have the same name")
 
 
 def _number(column: str, cell: str, line: int) -> int:

@@ -1,7 +1,7 @@
-"""A layer of a model as numbers: its weights, its work, what it saves and what it sends, per token.
+"""A layer of a model as numbers: its weights, work, saved elements and sent elements, per token.
 
-Everything is counted before sharding and without a unit of bytes: elements and floating-point operations (a
-multiplication with its addition is two). For models of samples (images, clicks) a token is a sample.
+Everything is counted before sharding, in elements and floating-point operations (a multiplication with its
+addition counts as two). For models of samples (images, clicks) a token is a sample.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from treadle.errors import TreadleError
 from treadle.notebook import displayed, own_fields
 
 LOGITS = "logits"
-"""What a head saves for the loss, however much else is computed again."""
+"""Name of the tensor that a head saves for the loss, even with full recomputation."""
 
 
 class WorkKind(Enum):
-    """What bounds an operation, and what its backward pass costs."""
+    """Limiting resource of an operation, and cost of its backward pass."""
 
     MATMUL = "matmul"
-    """Peak of the matrix units; backward twice the forward (gradients of inputs and of weights)."""
+    """Peak of the matrix units; backward costs two forwards (gradients of inputs and of weights)."""
     ATTENTION = "attention"
     """Scores and weighted sum, per token and context token; backward 2 forwards, 2.5 by a flash kernel."""
     ELEMENTWISE = "elementwise"
-    """Bandwidth of the memory; backward moves twice as much."""
+    """Memory bandwidth; backward moves twice as much."""
     LOOKUP = "lookup"
-    """Rows of a table, by number: bandwidth of the memory; backward adds to the rows."""
+    """Rows of a table, by index: memory bandwidth; backward adds to the rows."""
 
 
 @dataclass(frozen=True)
@@ -38,13 +38,13 @@ class Attended:
     Parameters
     ----------
     stream : str
-        Whose tokens: "" for the layer's own, or "encoder" for cross attention.
+        Stream of these tokens: "" for the layer's own, or "encoder" for cross attention.
     is_causal : bool
-        Only those before it.
+        A token attends only to tokens before it.
     window : int
-        At most so many, the nearest before it; 0: no limit.
+        Largest number of tokens, the nearest before it; 0: no limit.
     is_chunked : bool
-        Windows divide the sequence; a token attends within its own (Llama 4).
+        Windows divide the sequence; a token attends within its own window (Llama 4).
     """
 
     stream: str = ""
@@ -53,9 +53,9 @@ class Attended:
     is_chunked: bool = False
 
     def mean(self, tokens: int) -> Fraction:
-        """Context tokens of a token, on average over a sequence of so many.
+        """Return the context tokens of a token, on average over a sequence of `tokens`.
 
-        Half of them where attention is causal (the diagonal counts half, as in published FLOP counts).
+        Causal attention has half of them (the diagonal counts half, as in published FLOP counts).
 
         Examples
         --------
@@ -71,7 +71,7 @@ class Attended:
         return reach - Fraction(reach * reach, 2 * tokens)
 
     def last(self, tokens: int) -> int:
-        """Context tokens of the next token after so many: the work of decoding."""
+        """Return the context tokens of the next token after `tokens`, for decoding."""
         return min(self.window or tokens, tokens)
 
 
@@ -83,11 +83,11 @@ class Weight:
     ----------
     name : str
     elements : int
-        Of all experts together, where it belongs to experts.
+        Elements; for experts, of all together.
     split : bool
-        Tensor parallelism cuts it; else each of its ranks has all of it.
+        Tensor parallelism splits the weight; else each of its ranks has all of it.
     expert : bool
-        Cut among the ranks of expert parallelism (experts, or embedding tables), never replicated by it.
+        Expert parallelism shards the weight (experts, or embedding tables) and never replicates it.
     """
 
     name: str
@@ -105,35 +105,35 @@ class Work:
     name : str
     kind : WorkKind
     flops : int
-        Floating-point operations per token; of an expert, those of all experts that a token visits.
+        Floating-point operations per token; for experts, those of all experts that a token visits.
     flops_per_context : int
-        More of them per token and token attended; 0 unless `attended` is given.
+        Additional ones per token and attended token; 0 unless `attended` is given.
     flops_per_cached : int
-        The same for a token that is decoded, where they differ (a latent that is not unfolded); 0: as above.
+        The same for a decoded token, if they differ (a latent that is not unfolded); 0: equal.
     moved_elements : int
         Elements of activations read and written per token, if nothing stays in caches.
     moved_backward : int, optional
-        The same of the backward pass; None: twice as many.
+        The same in the backward pass; default twice as many.
     moved_whole : int
-        The same that each rank of tensor parallelism moves of a token, though it splits the work.
+        Elements per token that each rank of tensor parallelism moves, although the work is split.
     moved_per_context : int
         Elements of keys and values read per context token of a sequence when one token is decoded.
     moved_decoding : int
-        Elements read and written besides per token that is decoded: the state of a sequence.
+        Additional elements read and written per decoded token: the state of a sequence.
     score_elements : tuple of two numbers
-        Elements of score matrices that pass through the memory per token and token attended, forward and
-        backward, if no fused kernel spares them.
+        Elements of score matrices that pass through the memory per token and attended token, forward and
+        backward, without a fused kernel.
     weight_elements : int
-        Elements of weights read whenever it runs; of all experts together, where it belongs to experts.
+        Elements of weights read in each run; for experts, of all together.
     split : bool
-        Tensor parallelism divides it; else each of its ranks does all of it (with sequence parallelism, for
-        its part of the tokens).
+        Tensor parallelism splits the work; else each of its ranks does all of it (with sequence parallelism,
+        for its part of the tokens).
     expert : bool
-        Runs where the tokens were routed to, between the layer's exchanges.
+        Runs on the ranks to which tokens are routed, between the layer's exchanges.
     attended : Attended or None
         The context of `flops_per_context`.
     stream : str
-        Whose tokens pass, where that is another stream than the layer's (keys and values of cross attention).
+        Stream of the tokens, if it is not the layer's (keys and values of cross attention).
     """
 
     name: str
@@ -155,16 +155,13 @@ class Work:
 
     def __post_init__(self) -> None:
         if (self.attended is None) != (self.flops_per_context == 0):
-            raise TreadleError(f"work {self.name}: FLOPs per context token need to say what is attended")
+            raise TreadleError(f"work {self.name}: flops_per_context and attended must be given together")
 
     def flops_at(self, tokens: int, *, causal_in_full: bool = False) -> Fraction:
-        """FLOPs of a token on average, in sequences of so many tokens of the stream attended.
+        """Return the FLOPs of a token on average, in sequences with `tokens` of the attended stream.
 
-        Parameters
-        ----------
-        tokens : int
-        causal_in_full : bool
-            Count masked scores too, as kernels that are not fused compute and as some MFU counts have it.
+        `causal_in_full` also counts masked scores, which kernels without fusion compute and some MFUs
+        include.
         """
         if self.attended is None:
             return Fraction(self.flops)
@@ -182,7 +179,7 @@ def product_work(
     expert: bool = False,
     stream: str = "",
 ) -> Work:
-    """A product with a matrix of `rows` x `columns`; of experts, with one of so many copies."""
+    """Return a product with a matrix of `rows` x `columns`, or with one of several copies (experts)."""
     return Work(
         name,
         WorkKind.MATMUL,
@@ -197,24 +194,24 @@ def product_work(
 
 @dataclass(frozen=True)
 class Saved:
-    """An activation kept from the forward pass for the backward pass, per token.
+    """An activation saved in the forward pass for the backward pass, per token.
 
     Parameters
     ----------
     name : str
     elements : Fraction or int
-        Of the training precision: a mask of one byte is half an element of two.
+        Elements of the training precision: a mask of one byte is half an element of two bytes.
     split : bool
-        Tensor parallelism divides it; else each of its ranks keeps it whole, or with sequence parallelism its
+        Tensor parallelism splits it; else each of its ranks saves all of it, or with sequence parallelism its
         part of the tokens.
     expert : bool
-        Of the tokens routed here.
+        Saved for the tokens routed to the rank.
     attended : Attended or None
-        Times the context tokens (score matrices, where attention is not fused).
+        Multiplied by the context tokens (score matrices, without fused attention).
     in_attention : bool
-        Not kept if attention is recomputed.
+        Not saved if attention is recomputed.
     stream : str
-        As of `Work`.
+        See `Work`.
     """
 
     name: str
@@ -229,45 +226,45 @@ class Saved:
 @displayed(own_fields)
 @dataclass(frozen=True)
 class ModelLayer:
-    """A layer: the unit that FSDP gathers, pipelines cut between, and recomputation repeats.
+    """A layer: the unit of FSDP's gathers, of pipeline stages, and of recomputation.
 
-    Its forward pass is: the works that are no expert's; if it has experts, an exchange (all-to-all of
-    `routed_elements` per token), the experts' works, and an exchange back. With one exchange only (embedding
-    tables) the experts' works come before it.
+    The forward pass runs the works outside experts. If there are experts, an exchange (all-to-all of
+    `routed_elements` per token), the experts' works, and an exchange back follow. With a single exchange
+    (embedding tables), the experts' works come before it.
 
     Parameters
     ----------
     name : str
         Unique in its model.
     stream : str
-        Which tokens pass: "" or "encoder" and "decoder".
+        Stream of the tokens: "", or "encoder" and "decoder".
     weights : tuple of Weight
     works : tuple of Work
         In order of the forward pass.
     saved : tuple of Saved
     boundary_elements : int
-        Per token, handed to the next layer: what a pipeline sends, and what full recomputation keeps.
+        Output per token, which a pipeline sends and full recomputation saves.
     reductions : int
         Sums over the ranks of tensor parallelism per forward pass, of `boundary_elements` per token each.
     experts : int
-        Pieces among which the expert weights can be cut; 0: none.
+        Number of shards into which the expert weights can be cut; 0 without experts.
     top_k : int
         Experts that a token visits.
     routed_elements : int
-        Per token, what an exchange sends (top_k x hidden for experts).
+        Elements per token in an exchange (top_k x hidden for experts).
     exchanges : int
-        All-to-alls per forward pass: 2 for experts, 1 for embedding tables, 0 without either.
+        All-to-alls per forward pass: 2 for experts, 1 for embedding tables, else 0.
     kv_elements : int
-        Keys and values per token, as context parallelism passes them round.
+        Keys and values per token that context parallelism sends.
     cache_elements : int
-        What a token leaves for the decoding of later ones.
+        Elements that a token leaves for the decoding of later ones.
     kv_pieces : int
-        Into how many parts tensor parallelism can cut both of these: heads of keys and values (1: a latent
-        that all heads share). More ranks than that hold copies.
+        Largest number of parts into which tensor parallelism can cut both: heads of keys and values (1 for a
+        latent that all heads share). Further ranks hold copies.
     cache_window : int
-        Only of so many last tokens; 0: of all.
+        Number of last tokens in the cache; 0: all.
     shares : str
-        Name of the layer whose first weight it uses as well (tied embedding); "" if none.
+        Name of the layer whose first weight this one also uses (tied embedding); "" if none.
     """
 
     name: str
@@ -292,39 +289,39 @@ class ModelLayer:
         uses_experts = any(part.expert for part in parts)
         if uses_experts != bool(self.experts) or bool(self.routed_elements) != bool(self.exchanges):
             raise TreadleError(
-                f"layer {self.name}: experts, their weights and what is routed to them must be given together"
+                f"layer {self.name}: experts, expert weights and routed_elements must be given together"
             )
         if self.exchanges not in (0, 1, 2):
             raise TreadleError(f"layer {self.name}: expected 0, 1 or 2 exchanges, found {self.exchanges}")
 
     @property
     def parameters(self) -> int:
-        """Elements of its weights, all experts counted."""
+        """Elements of all weights, including all experts."""
         return sum(weight.elements for weight in self.weights)
 
     @property
     def expert_parameters(self) -> int:
-        """Elements of the weights that belong to experts."""
+        """Elements of the experts' weights."""
         return sum(weight.elements for weight in self.weights if weight.expert)
 
     @property
     def is_lookup(self) -> bool:
-        """Only rows of tables are read: there is no product whose input the backward pass needs."""
+        """Whether all works only read rows of tables, so that the backward pass needs no inputs."""
         return bool(self.works) and all(work.kind is WorkKind.LOOKUP for work in self.works)
 
     @property
     def is_checkpointed(self) -> bool:
-        """Full recomputation repeats it: not tables, and no head, whose logits are kept for the loss."""
+        """Whether full recomputation repeats the layer: not tables, nor a head, whose logits are saved."""
         return not self.is_lookup and all(part.name != LOGITS for part in self.saved)
 
     @property
     def active_parameters(self) -> Fraction:
-        """Elements of the weights that a token meets: of the experts, those that it visits."""
+        """Elements of the weights that a token uses, counting only the experts that it visits."""
         active = Fraction(self.top_k, self.experts) if self.experts else Fraction(0)
         return self.parameters - self.expert_parameters * (1 - active)
 
     def forward_flops(self, tokens: Mapping[str, int], *, causal_in_full: bool = False) -> Fraction:
-        """FLOPs of the forward pass of one sequence of so many tokens of each stream."""
+        """Return the FLOPs of the forward pass of a sequence with `tokens` of each stream."""
         total = Fraction(0)
         for work in self.works:
             context = tokens[self.attended_stream(work)] if work.attended else 0
@@ -333,5 +330,5 @@ class ModelLayer:
         return total
 
     def attended_stream(self, part: Work | Saved) -> str:
-        """The stream to which a part of this layer attends: its own, unless it says otherwise."""
+        """Return the stream to which a part of this layer attends; default the layer's."""
         return (part.attended.stream if part.attended else "") or self.stream

@@ -1,7 +1,7 @@
-"""Recommendation: large tables of embeddings, cut among ranks, between small products that are replicated.
+"""Recommendation models: large sharded tables of embeddings between small replicated products.
 
-Naumov et al. 2019 (DLRM). The tables' rows are spread over the ranks of expert parallelism; each sample's
-rows are looked up where they are and exchanged once forward (rows) and once backward (their gradients).
+Naumov et al. 2019 (DLRM). Expert parallelism shards the rows of the tables. Each sample's rows are looked up
+by the ranks that hold them, and exchanged once forward (rows) and once backward (their gradients).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from treadle.training.models.model_layer import ModelLayer, Saved, Weight, Work,
 from treadle.training.models.training_model import TrainingModel
 
 ROW_MULTIPLE = 61_440
-"""Rows are filled up to a multiple of this (2^12 x 15), so that they can be cut evenly: Criteo's by .03%."""
+"""Rows are padded to a multiple of this (2^12 x 15), so that they can be cut evenly; .03% for Criteo."""
 CRITEO_ROWS = 187_767_403
 """Rows of the 26 tables of MLPerf's benchmark: Criteo 1TB, at most 40 million a table."""
 CRITEO_TABLES = 26
@@ -30,13 +30,13 @@ def dlrm(
     top: Sequence[int],
     source: str = "",
 ) -> TrainingModel:
-    """A recommendation model.
+    """Return a recommendation model.
 
     Parameters
     ----------
     name : str
     rows, tables, width : int
-        Of all tables together; how many there are; elements of a row.
+        Rows of all tables together, number of tables, elements of a row.
     bottom : sequence of int
         Widths of the products of dense features, input first; the last is `width`.
     top : sequence of int
@@ -57,7 +57,7 @@ def dlrm(
         exchanges=1,
     )
     vectors = tables + 1
-    # Each pair of vectors once, beside the dense features' own vector.
+    # each pair of vectors once; the output also has the dense features' vector
     crossed = vectors * (vectors - 1) // 2
     flops, moved = 2 * vectors * vectors * width, vectors * width + crossed
     interaction = ModelLayer(
@@ -75,7 +75,7 @@ def _products(name: str, widths: Sequence[int]) -> list[ModelLayer]:
         ModelLayer(
             f"{name} {index}",
             weights=(Weight("matrix", (rows + 1) * columns, split=False),),
-            # the activation reads and writes what the product made
+            # the activation reads and writes the product's result
             works=(
                 replace(
                     product_work("product", rows, columns, split=False), moved_elements=rows + 3 * columns
@@ -89,7 +89,7 @@ def _products(name: str, widths: Sequence[int]) -> list[ModelLayer]:
 
 
 def criteo_dlrm() -> TrainingModel:
-    """The model of MLPerf Training 0.7 to 2.1."""
+    """Return the model of MLPerf Training 0.7 to 2.1."""
     return dlrm(
         "dlrm",
         rows=CRITEO_ROWS,

@@ -20,11 +20,11 @@ class StateSpace:
     groups : int
         Groups of heads that share their input and output matrices (B and C).
     kernel : int
-        Tokens that the convolution before the scan sees.
+        Tokens that the convolution before the scan reads.
     chunk : int
         Tokens of a chunk.
     has_bias, convolution_bias : bool
-        Of the input and output products, and of the convolution.
+        The input and output products, and the convolution, have biases.
     """
 
     heads: int
@@ -48,14 +48,14 @@ class StateSpace:
 
     @property
     def cache_elements(self) -> int:
-        """State of a sequence, and the last tokens that the convolution sees."""
+        """Elements of a sequence's state, and of the last tokens that the convolution reads."""
         return self.inner * self.state + self.convolved * (self.kernel - 1)
 
     def parts(self, hidden: int) -> BlockParts:
-        """From the norm's output to the output product, without the residual.
+        """Return the parts from the norm's output to the output product, without the residual.
 
-        A chunk costs its causal scores and their sum of values; each token besides an update of the state and
-        a product with it.
+        A chunk costs its causal scores and their sum of values; each token also costs an update of the state
+        and a product with it.
         """
         inner, entered = self.inner, self.inner + self.convolved + self.heads
         weights = [

@@ -1,4 +1,4 @@
-"""A model: its layers in order, and what is counted over all of them."""
+"""A model: its layers in order, and totals over them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from treadle.training.models.model_layer import ModelLayer
 from treadle.training.models.transformer_shape import TransformerShape
 
 MOST_DEFAULT_TOKENS = 4096
-"""Most tokens of a sequence by default: models take up to a million, which few train with."""
+"""Largest default number of tokens of a sequence: models accept up to a million, but few train with that."""
 BACKWARD_PASSES = 2
 """Model FLOPs of the backward pass, in forward passes: gradients of inputs and of weights."""
 
@@ -28,18 +28,18 @@ class TrainingModel:
     layers : tuple of ModelLayer
         At least one, with distinct names.
     unit : str
-        What passes through: "token" or "sample".
+        "token" or "sample".
     max_tokens : int
-        Tokens of a sequence for which it was made; 0: no such limit, or unknown.
+        Largest number of tokens of a sequence; 0: unlimited or unknown.
     source : str
-        Where its dimensions stand.
+        Source of the dimensions.
     shape : TransformerShape or None
-        The dimensions themselves, of a transformer.
+        The dimensions of a transformer.
 
     Raises
     ------
     TreadleError
-        If names repeat, or a layer shares the weight of one that is not there.
+        If names repeat, or a layer shares the weight of a missing one.
     """
 
     name: str
@@ -56,17 +56,17 @@ class TrainingModel:
         for layer in self.layers:
             if layer.shares and (layer.shares not in names or not self.layer(layer.shares).weights):
                 raise TreadleError(
-                    f"model {self.name}: {layer.name} shares a weight of {layer.shares}: no such"
+                    f"model {self.name}: {layer.name} shares a weight of {layer.shares}, which is missing"
                 )
 
     @property
     def n_layers(self) -> int:
-        """Entries of the table, embedding and head included."""
+        """Number of layers, including embedding and head."""
         return len(self.layers)
 
     @property
     def default_tokens(self) -> int:
-        """Tokens of a sequence where none are given: `max_tokens`, at most 4096; 0 if that is unknown."""
+        """Default number of tokens of a sequence: `max_tokens`, at most 4096; 0 if that is unknown."""
         return min(self.max_tokens, MOST_DEFAULT_TOKENS)
 
     @property
@@ -76,12 +76,12 @@ class TrainingModel:
 
     @property
     def active_parameters(self) -> int:
-        """Elements of the weights that a token meets."""
+        """Elements of the weights that a token uses."""
         return int(sum(layer.active_parameters for layer in self.layers))
 
     @property
     def embedding_parameters(self) -> int:
-        """Elements of tables of words that no head shares: some publishers do not count them as active."""
+        """Elements of word tables that no head shares; some publishers do not count them as active."""
         shared = {layer.shares for layer in self.layers}
         tables = (layer for layer in self.layers if layer.is_lookup and not layer.experts)
         return sum(layer.parameters for layer in tables if layer.name not in shared)
@@ -92,26 +92,17 @@ class TrainingModel:
         return tuple(dict.fromkeys(layer.stream for layer in self.layers))
 
     def layer(self, name: str) -> ModelLayer:
-        """The layer of a name."""
+        """Return a layer by name."""
         for layer in self.layers:
             if layer.name == name:
                 return layer
         raise TreadleError(f"model {self.name}: no layer {name!r}")
 
     def forward_flops(self, tokens: Mapping[str, int], *, causal_in_full: bool = False) -> Fraction:
-        """FLOPs of the forward pass of one sequence.
+        """Return the FLOPs of the forward pass of one sequence.
 
-        Parameters
-        ----------
-        tokens : mapping of stream to int
-            Tokens of the sequence in each of `streams`; of samples: {"": 1}.
-        causal_in_full : bool
-            Count masked attention scores too.
-
-        Raises
-        ------
-        TreadleError
-            If a stream is missing.
+        `tokens` has the tokens of each stream, {"": 1} for samples; TreadleError if one is missing. With
+        `causal_in_full`, masked attention scores count, too.
         """
         if missing := [name for name in self.streams if name not in tokens]:
             raise TreadleError(f"model {self.name}: tokens of the stream {missing[0]!r} are not given")
@@ -120,5 +111,5 @@ class TrainingModel:
         )
 
     def step_flops(self, tokens: Mapping[str, int], *, causal_in_full: bool = False) -> Fraction:
-        """Model FLOPs of one sequence, forward and backward, without recomputation: what MFU counts."""
+        """Return the model FLOPs of one sequence, forward and backward, without recomputation (for MFU)."""
         return (1 + BACKWARD_PASSES) * self.forward_flops(tokens, causal_in_full=causal_in_full)

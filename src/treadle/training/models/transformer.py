@@ -20,11 +20,11 @@ from treadle.training.models.training_model import TrainingModel
 from treadle.training.models.transformer_shape import BlockKind, TransformerShape
 
 LOGIT_ELEMENTS = 2
-"""Elements kept per entry of the logits: the loss is taken in fp32."""
+"""Saved elements per entry of the logits, since the loss is computed in fp32."""
 
 
 def transformer(shape: TransformerShape) -> TrainingModel:
-    """The model of these dimensions: embedding, blocks, and a head with the final norm and the loss.
+    """Return the model: embedding, blocks, and a head with the final norm and the loss.
 
     Examples
     --------
@@ -73,7 +73,7 @@ def _embedding(shape: TransformerShape, name: str, stream: str, *, shares: str =
         ),
         saved=(Saved("mask", MASK * shape.hidden, split=False),) if shape.has_dropout else (),
         boundary_elements=shape.hidden,
-        # A table cut by words needs a sum forward; the head needs one backward: counted here for both.
+        # a table cut by words needs a sum forward, and the head one backward; both are counted here
         reductions=1,
         shares=shares,
     )
@@ -135,7 +135,7 @@ def _block(shape: TransformerShape, name: str, stream: str, own: Attended, kind:
 
 
 def _bare_norm(shape: TransformerShape, name: str) -> BlockParts:
-    """A norm and its input, which the backward pass needs."""
+    """Return a norm and its input, which the backward pass needs."""
     scale = shape.hidden * (2 if shape.norm_has_bias else 1)
     return BlockParts(
         (Weight(f"{name} norm", scale, split=False),),
@@ -153,14 +153,14 @@ def _bare_norm(shape: TransformerShape, name: str) -> BlockParts:
 
 
 def _norm(shape: TransformerShape, name: str) -> BlockParts:
-    """A norm, and its output, which the products after it need."""
+    """Return a norm and its output, which the products after it need."""
     output = Saved(f"{name} input", shape.hidden, split=False)
     return _bare_norm(shape, name) + BlockParts(saved=(output,))
 
 
 def _residual(shape: TransformerShape, name: str) -> BlockParts:
-    """Dropout and sum: both read, the sum written."""
-    # backward the gradient is handed on as it is, and products add up theirs by themselves
+    """Return dropout and sum, which read both inputs and write the sum."""
+    # backward the gradient passes unchanged, and products add to it themselves
     work = Work(
         f"{name} residual",
         WorkKind.ELEMENTWISE,

@@ -1,4 +1,4 @@
-"""Dimensions of a transformer, from which its layers are counted and its graph is drawn."""
+"""Dimensions of a transformer, the source of its layers and its graph."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from treadle.training.models.state_space import StateSpace
 
 @dataclass(frozen=True)
 class BlockKind:
-    """In what blocks of one transformer differ.
+    """Properties in which the blocks of a transformer differ.
 
     Parameters
     ----------
     has_experts : bool
         A router and experts, not a dense feed-forward half.
     window : int
-        Last tokens that attention sees; 0: all.
+        Number of last tokens that attention reads; 0: all.
     half : str
-        Its only half, as in `TransformerShape.pattern`; "": attention and a feed-forward half.
+        The only half, a symbol of `TransformerShape.pattern`; "": attention and a feed-forward half.
     """
 
     has_experts: bool
@@ -36,21 +36,21 @@ class TransformerShape:
     ----------
     name : str
     hidden, feed_forward, vocabulary, layers : int
-        `layers`: of the decoder, or of the only stack; `feed_forward`: inner width of dense layers.
+        `layers`: blocks of the decoder, or of the only stack; `feed_forward`: inner width of dense layers.
     attention : Heads or LatentHeads
-        Of a model whose pattern has none: the heads of its state space.
+        If the pattern has no attention, the heads of its state space.
     encoder_layers : int
-        With them, blocks of `layers` are decoders that attend to the encoder as well.
+        If there are any, blocks of `layers` are decoders that also attend to the encoder.
     is_gated : bool
         Two products up (SwiGLU, GEGLU), not one.
     is_tied : bool
         The head uses the embedding's table.
     has_bias : bool
-        Of the feed-forward products.
+        The feed-forward products have biases.
     norms_per_block : int
         Norms of a block with one attention; cross attention has one more.
     norms_follow : bool
-        The two norms are of what the halves give, not of what they take (OLMo 2).
+        The two norms apply to the outputs of the halves, not to their inputs (OLMo 2).
     norm_has_bias : bool
         LayerNorm (scale and bias), not RMSNorm (scale).
     positions : int
@@ -58,15 +58,15 @@ class TransformerShape:
     position_buckets : int
         Relative positions per head, learned in the first block of each stack (T5).
     windows : tuple of int
-        Last tokens that attention of each block sees (0: all); repeated for more blocks. Empty: all.
+        Number of last tokens that attention of each block reads (0: all), repeated cyclically. Empty: all.
     has_chunks : bool
-        Windows divide the sequence, as in `Attended.is_chunked`.
+        See `Attended.is_chunked`.
     pattern : str
         Blocks with one half each (Nemotron-H): M state space, * attention, - feed-forward, E experts.
     state_space : StateSpace or None
     experts : Experts or None
     expert_every, first_dense : int
-        Every how many-th block has experts (the last of each group), after so many dense ones.
+        After `first_dense` dense blocks, the last one in each group of `expert_every` blocks has experts.
     has_dropout : bool
     max_tokens : int
     source : str
@@ -99,7 +99,7 @@ class TransformerShape:
     source: str = ""
 
     def block_kind(self, index: int) -> BlockKind:
-        """What the block of this number, counted from 0 in its stack, is."""
+        """Return the kind of a block, with indices from 0 in its stack."""
         if self.pattern:
             return BlockKind(self.pattern[index] == "E", 0, self.pattern[index])
         since = index - self.first_dense

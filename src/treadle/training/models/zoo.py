@@ -1,4 +1,4 @@
-"""Models by name: dimensions as their authors publish them; sizes follow from these, and tests check them."""
+"""Models by name, with the dimensions that their authors publish; tests check the resulting sizes."""
 
 from __future__ import annotations
 
@@ -151,20 +151,19 @@ _TRANSFORMERS = (
 )
 
 
-def _builders() -> Mapping[str, Callable[[], TrainingModel]]:
-    found: dict[str, Callable[[], TrainingModel]] = {}
-    for shape in _TRANSFORMERS:
-        found[shape.name] = partial(transformer, shape)
-    return MappingProxyType(found | dict(IMAGE_MODELS) | {"dlrm": criteo_dlrm})
-
-
-MODELS: Mapping[str, Callable[[], TrainingModel]] = _builders()
+MODELS: Mapping[str, Callable[[], TrainingModel]] = MappingProxyType(
+    {
+        **{shape.name: partial(transformer, shape) for shape in _TRANSFORMERS},
+        **IMAGE_MODELS,
+        "dlrm": criteo_dlrm,
+    }
+)
 """Builders by name."""
 
 
 @cache
 def zoo_model(name: str) -> TrainingModel:
-    """The model of a name, however it is spelt.
+    """Return the model of a name, ignoring case and separators.
 
     Raises
     ------

@@ -1,1 +1,1 @@
-"""What collectives cost on a fabric."""
+"""Costs of collectives on a fabric."""

@@ -1,4 +1,4 @@
-"""The share of the peak at which a simulated step takes as long as a measured one."""
+"""Calibration: the share of the peak at which a simulated step takes as long as a measured one."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _MOST_TRIALS = 60
 
 @dataclass(frozen=True)
 class CalibratedEfficiency:
-    """What was fitted, and on what.
+    """A fitted efficiency.
 
     Parameters
     ----------
     efficiency : float
     measured_s : float
     row : str
-        The fabric and schedule whose step was measured; all other rows are predictions.
+        The fabric and schedule of the measured step; all other rows are predictions.
     """
 
     efficiency: float
@@ -32,19 +32,19 @@ class CalibratedEfficiency:
 def calibrated_efficiency(
     seconds_at: Callable[[float], float], measured_s: float, row: str
 ) -> CalibratedEfficiency:
-    """Find it by bisection.
+    """Find the efficiency by bisection.
 
     Parameters
     ----------
     seconds_at : callable
-        Seconds of the step at an efficiency; never rises with it.
+        Seconds of the step at an efficiency; never increases with it.
     measured_s : float
     row : str
 
     Raises
     ------
     TreadleError
-        If no efficiency from 0.1% to 100% gives that time.
+        If no efficiency from 0.1% to 100% gives the measured time.
 
     Examples
     --------
@@ -60,7 +60,7 @@ def calibrated_efficiency(
             f"calibrate: {row}: {which} the step takes {bound:.4g} s, measured {measured_s:.4g} s; check the "
             f"model, the batch, the mesh and the fabric"
         )
-    # the time is nearly a line in 1 / efficiency: regula falsi there, and halves where it stalls
+    # the time is nearly linear in 1 / efficiency: regula falsi, and bisection in every third round
     low, high = 1.0, 1 / _LEAST
     low_s, high_s = fastest, slowest
     middle = low

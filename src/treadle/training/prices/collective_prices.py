@@ -1,8 +1,9 @@
-"""What a collective takes by size, in all groups of a mesh at once: the value, and how it is worked out."""
+"""Time of a collective by size, in all groups of a mesh concurrently: values, and the models behind them."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
@@ -17,41 +18,41 @@ from treadle.schedules.collective import CollectiveKind
 from treadle.unsupported import Unsupported
 
 CURVE_SIZES = tuple(2**power for power in (14, 17, 20, 23, 26, 30))
-"""At which plans are simulated: 16 KB to 1 GB."""
+"""Sizes at which plans are simulated: 16 KB to 1 GB."""
 
 
 class TimeModel(StrEnum):
-    """How times follow from a schedule or a rate."""
+    """Model by which times follow from a schedule or a rate."""
 
     SIMULATED = "simulated"
     """The verified schedule in the simulator, message by message; beyond 1 GB by its rate."""
     ALPHA_BETA = "alpha-beta"
-    """Longest way through the verified schedule, and bytes over its rate, all groups at once."""
+    """Longest path through the verified schedule, and bytes over its rate, with all groups concurrently."""
     RINGS = "rings"
-    """Once round the longest ring, and bytes over the rate of the fullest link; no schedule was made."""
+    """Latency of the longest ring, and bytes over the rate of the fullest link; without a schedule."""
     FARTHEST_RANK = "rate"
-    """No schedule was made: alpha to the farthest rank of a group, and bytes over the optimal rate."""
+    """Alpha to the farthest rank of a group, and bytes over the optimal rate; without a schedule."""
     SPREAD = "shortest paths"
-    """Of an all-to-all: alpha to the farthest rank, and the fullest link of even shares on shortest paths."""
+    """For an all-to-all: alpha to the farthest rank, and the fullest link with even shortest paths."""
     LIBRARY = "library"
-    """What NCCL or RCCL predicts for the algorithm that it picks at the size."""
+    """Prediction of NCCL or RCCL for the algorithm that it picks at the size."""
     ACHIEVABLE = "achievable"
     """Fitted on measured times of real machines."""
     BOUND = "bound"
-    """No schedule is quicker: the greater of alpha to the farthest rank and bytes over the optimal rate."""
+    """Lower bound: the greater of alpha to the farthest rank and bytes over the optimal rate."""
 
 
 MEANING = {
     TimeModel.SIMULATED: "verified schedules in the simulator, message by message",
-    TimeModel.ALPHA_BETA: "longest way through the verified schedule x alpha + bytes / its rate",
-    TimeModel.RINGS: "alpha of the longest ring's hops + bytes of the fullest link; no schedule was made",
-    TimeModel.FARTHEST_RANK: "alpha to the farthest rank + bytes / optimal rate; no schedule was made",
+    TimeModel.ALPHA_BETA: "longest path through the verified schedule x alpha + bytes / its rate",
+    TimeModel.RINGS: "alpha of the longest ring's hops + bytes of the fullest link; without a schedule",
+    TimeModel.FARTHEST_RANK: "alpha to the farthest rank + bytes / optimal rate; without a schedule",
     TimeModel.SPREAD: "alpha to the farthest rank + bytes of the fullest link, spread over shortest paths",
-    TimeModel.LIBRARY: "what the fabric's library predicts for its own choice at each size",
+    TimeModel.LIBRARY: "the prediction of the fabric's library for its own choice at each size",
     TimeModel.ACHIEVABLE: "fitted on measured times of such machines",
-    TimeModel.BOUND: "no schedule is quicker: max(alpha to the farthest rank, bytes / optimal rate)",
+    TimeModel.BOUND: "at least max(alpha to the farthest rank, bytes / optimal rate)",
 }
-"""In words for reports."""
+"""Descriptions in reports."""
 
 
 class Price(Protocol):
@@ -59,43 +60,50 @@ class Price(Protocol):
 
     @property
     def algbw(self) -> Fraction:
-        """Bytes/s of large sizes."""
+        """Algbw at large sizes, bytes/s."""
         ...
 
     @property
     def delay_s(self) -> float:
-        """Seconds of no bytes."""
+        """Latency at the smallest size, seconds."""
         ...
 
     @property
     def model(self) -> TimeModel:
-        """How the seconds are found."""
+        """Model of the times."""
         ...
 
     def time_s(self, size_bytes: float) -> float:
-        """Seconds for a size."""
+        """Return the seconds for a size."""
         ...
+
+
+def interpolate(curve: Sequence[tuple[int, float]], size_bytes: float) -> float:
+    """Return the seconds at a size between two points of an ascending curve, in proportion."""
+    place = max(1, bisect_left(curve, size_bytes, key=lambda point: point[0]))
+    (low, before), (high, after) = curve[place - 1], curve[place]
+    return before + (size_bytes - low) / (high - low) * (after - before)
 
 
 @brief("model", "algbw", "delay_s")
 @dataclass(frozen=True)
 class CollectivePrice:
-    """What a collective takes in all groups over some axes at once.
+    """Time of a collective in all groups over some axes concurrently.
 
     Parameters
     ----------
     algbw : Fraction
         Bytes/s of every group.
     delay_s : float
-        What a message of no bytes takes.
+        Time without bytes.
     model : TimeModel
     curve : tuple of (int, float)
-        Bytes and seconds, rising; of `TimeModel.SIMULATED`.
+        Bytes and seconds, ascending, for `TimeModel.SIMULATED` only.
 
     Raises
     ------
     ScheduleError
-        If the rate is not positive, or there is no curve where there should be one.
+        If the rate is not positive, or the curve does not match the model.
     """
 
     algbw: Fraction
@@ -110,7 +118,7 @@ class CollectivePrice:
             raise ScheduleError(f"price: {self.model} with {len(self.curve)} points")
 
     def time_s(self, size_bytes: float) -> float:
-        """Seconds for a size of the larger per-rank buffer; 0 bytes take no time: nothing is sent.
+        """Return the seconds for a size of the larger per-rank buffer; 0 bytes are not sent and take no time.
 
         Examples
         --------
@@ -122,29 +130,23 @@ class CollectivePrice:
         transfer = size_bytes / float(self.algbw)
         if self.model is TimeModel.BOUND:
             return max(self.delay_s, transfer)
-        return self._on_curve(size_bytes) if self.curve else self.delay_s + transfer
-
-    def _on_curve(self, size_bytes: float) -> float:
-        """Between two points in proportion, beyond the last by the rate, below the first from the delay."""
-        sizes = [size for size, _ in self.curve]
-        place = bisect_left(sizes, size_bytes)
-        if place == len(sizes):
-            last, time = self.curve[-1]
+        if not self.curve:
+            return self.delay_s + transfer
+        last, time = self.curve[-1]
+        if size_bytes > last:
             return time + (size_bytes - last) / float(self.algbw)
-        low, before = self.curve[place - 1] if place else (0, self.delay_s)
-        high, after = self.curve[place]
-        return before + (size_bytes - low) / (high - low) * (after - before)
+        return interpolate(((0, self.delay_s), *self.curve), size_bytes)
 
 
 @brief("model", "algbw", "delay_s")
 @dataclass(frozen=True)
 class LibraryPrice:
-    """Time by the model of the fabric's library, or as it is achieved on real machines.
+    """Time by the model of the fabric's library, or achieved on real machines.
 
     Parameters
     ----------
     library : LibraryModel
-        Of a group's machine.
+        Library on a group's machine.
     kind : CollectiveKind
     model : TimeModel
         `TimeModel.LIBRARY` or `TimeModel.ACHIEVABLE`.
@@ -156,16 +158,16 @@ class LibraryPrice:
 
     @property
     def algbw(self) -> Fraction:
-        """Throughput at 1 GB."""
+        """Algbw at 1 GB."""
         return Fraction(CURVE_SIZES[-1]) / Fraction(self.time_s(CURVE_SIZES[-1]))
 
     @property
     def delay_s(self) -> float:
-        """Seconds of one byte."""
+        """Seconds for one byte."""
         return self.time_s(1)
 
     def time_s(self, size_bytes: float) -> float:
-        """Seconds for a size; 0 bytes take no time."""
+        """Return the seconds for a size; 0 bytes take no time."""
         if size_bytes <= 0:
             return 0.0
         if self.model is TimeModel.LIBRARY:
@@ -179,33 +181,33 @@ class LibraryPrice:
 @brief("model", "algbw", "delay_s")
 @dataclass(frozen=True)
 class QuickestPrice:
-    """Of several protocols, each size by the one that is quickest.
+    """Time of the fastest protocol at each size.
 
     Parameters
     ----------
     prices : tuple of (float, Price)
-        Seconds of a protocol's launch, and what follows; at least one, all of one model.
+        Seconds of a protocol's launch, and its price; at least one, all with the same model.
     """
 
     prices: tuple[tuple[float, Price], ...]
 
     @property
     def algbw(self) -> Fraction:
-        """Of large sizes."""
+        """Algbw at large sizes, bytes/s."""
         return max(price.algbw for _, price in self.prices)
 
     @property
     def delay_s(self) -> float:
-        """Of no bytes."""
+        """Latency at the smallest size, seconds."""
         return min(launch_s + price.delay_s for launch_s, price in self.prices)
 
     @property
     def model(self) -> TimeModel:
-        """That of all."""
+        """Model of all protocols' times."""
         return self.prices[0][1].model
 
     def time_s(self, size_bytes: float) -> float:
-        """Seconds for a size; 0 bytes take no time.
+        """Return the seconds for a size; 0 bytes take no time.
 
         Examples
         --------

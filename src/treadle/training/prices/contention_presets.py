@@ -1,4 +1,4 @@
-"""How much longer computing and communicating take at once: measured stacks, and which one is taken when."""
+"""Slowdown of computation and communication that overlap: measured stacks, and the choice between them."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from treadle.spelling import similarly_spelt, unknown
 
 @dataclass(frozen=True)
 class ContentionPreset:
-    """A device with its software, and what overlap costs there.
+    """The cost of overlap on a device with its software.
 
     Parameters
     ----------
     name : str
     kappa : float
-        While a device computes and communicates both take so many times as long: 1 to 2.
+        Factor by which computation and communication are slower while both run: 1 to 2.
     devices : tuple of str
-        For which it is taken where none is named.
+        Devices whose default it is.
     source : str
     """
 
@@ -71,63 +71,49 @@ PRESETS: Mapping[str, ContentionPreset] = MappingProxyType(
         )
     }
 )
-"""By name."""
+"""Presets by name."""
 
 
 @dataclass(frozen=True)
 class ContentionChoice:
-    """What was taken, and why.
-
-    Parameters
-    ----------
-    kappa : float
-    words : str
-        For reports.
-    is_given : bool
-        The user said so.
-    """
+    """A slowdown, its source for reports, and whether the user gave it."""
 
     kappa: float
     words: str
     is_given: bool
 
 
-def contention_of(asked: str | float | None, device: str) -> ContentionChoice:
-    """What ``--contention`` says: a preset, a number from 1 to 2, or nothing.
+def contention_of(given: str | float | None, device: str) -> ContentionChoice:
+    """Parse ``--contention``: a preset, a number from 1 to 2, or None for the preset of the device.
 
-    Parameters
-    ----------
-    asked : str or float, optional
-        None: the preset of the device; of a device without one, both ends are told.
-    device : str
-        Name of the accelerator.
+    Without a preset of the device, the choice is `free`, and its words name the other extreme.
 
     Raises
     ------
     FormatError
-        For what is neither.
+        For any other value.
 
     Examples
     --------
     >>> contention_of(None, "a100").kappa, contention_of("1.5", "a100").kappa
     (2.0, 1.5)
     """
-    if asked is None:
+    if given is None:
         for one in PRESETS.values():
             if device in one.devices:
                 nearest = "" if device in one.name else f", the nearest one measured for {device}"
                 return ContentionChoice(one.kappa, f"{one.name}{nearest} ({one.source})", is_given=False)
         words = f"free: nothing was measured for {device}; --contention serial is the other end"
         return ContentionChoice(PRESETS["free"].kappa, words, is_given=False)
-    known = similarly_spelt(str(asked), PRESETS)
+    known = similarly_spelt(str(given), PRESETS)
     if known is not None:
         return ContentionChoice(PRESETS[known].kappa, f"{known} ({PRESETS[known].source})", is_given=True)
     try:
-        kappa = float(asked)
+        kappa = float(given)
     except ValueError:
-        raise FormatError(f"{unknown('contention', str(asked), PRESETS)}, or a number from 1 to 2") from None
+        raise FormatError(f"{unknown('contention', str(given), PRESETS)}, or a number from 1 to 2") from None
     if not (isfinite(kappa) and 1 <= kappa <= 2):
         raise FormatError(
-            f"contention {asked}: expected a number from 1 (overlap is free) to 2 (it gains nothing)"
+            f"contention {given}: expected a number from 1 (overlap is free) to 2 (it gains nothing)"
         )
     return ContentionChoice(kappa, "as given", is_given=True)

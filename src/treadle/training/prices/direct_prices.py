@@ -1,8 +1,8 @@
-"""Prices on direct-connect fabrics whose links are all alike: steps of alpha, and T_B in M/B.
+"""Prices on direct-connect fabrics with equal links: steps of alpha, and T_B in M/B.
 
-Treadle's allreduce is breadth-first broadcast both ways, or the expansion of a base whose steps are known
-to be better. The baselines of the dissertation (3.8.2) are fabrics of their own: as many nodes, as much
-bandwidth out of each. Source: dissertation, 3.3.2, 3.6.2, 3.8 and A.1.5.
+Treadle's allreduce is breadth-first broadcast in both directions, or the expansion of a base whose steps are
+better. The baselines of the dissertation (3.8.2) use other fabrics with as many nodes and as much egress
+bandwidth per node. Source: dissertation, 3.3.2, 3.6.2, 3.8 and A.1.5.
 """
 
 from __future__ import annotations
@@ -37,20 +37,20 @@ from treadle.training.prices.collective_prices import CollectivePrice, TimeModel
 
 BASELINES = ("shifted-ring", "double-binary-tree", "torus")
 _RING_DEGREE = 4
-"""Of ShiftedRing and of double binary trees."""
+"""Degree of ShiftedRing and of double binary trees."""
 _LINE_GRAPH = re.compile(r"line_graph\((?P<base>\w+\([\d, ]*\))(?:, (?P<times>\d))?\)")
 _GATHERS = {
     CollectiveKind.ALLGATHER: (1, 0),
     CollectiveKind.REDUCE_SCATTER: (0, 1),
     CollectiveKind.ALLREDUCE: (1, 1),
 }
-"""How often each is an allgather and a reduce-scatter."""
+"""Number of allgathers and of reduce-scatters in each kind."""
 
 
 @brief("summary", "nodes", "steps", "t_b_gather", "t_b_reduce")
 @dataclass(frozen=True)
 class DirectPrices:
-    """What collectives over all nodes of a direct-connect fabric cost.
+    """Costs of collectives over all nodes of a direct-connect fabric.
 
     Parameters
     ----------
@@ -58,9 +58,9 @@ class DirectPrices:
         The fabric and the schedule.
     nodes : int
     bandwidth : Fraction
-        B: bytes/s out of a node, all its links together.
+        B: egress bandwidth of a node, bytes/s.
     steps : int
-        T_L / alpha of an allgather; twice that of an allreduce.
+        T_L / alpha of an allgather; an allreduce takes twice as many.
     t_b_gather, t_b_reduce : Fraction
         T_B of allgather and reduce-scatter in M/B.
     """
@@ -73,7 +73,7 @@ class DirectPrices:
     t_b_reduce: Fraction
 
     def price(self, kind: CollectiveKind, alpha_s: float) -> CollectivePrice:
-        """T_L + T_B; ScheduleError for kinds that are neither allgather, reduce-scatter nor allreduce."""
+        """Return T_L + T_B; ScheduleError unless the kind is allgather, reduce-scatter or allreduce."""
         if kind not in _GATHERS:
             raise ScheduleError(f"{self.summary}: no price of {kind}; expected {', '.join(_GATHERS)}")
         gathers, reduces = _GATHERS[kind]
@@ -85,7 +85,7 @@ class DirectPrices:
 
 @dataclass(frozen=True)
 class BinaryTreePrice:
-    """An allreduce along two binary trees on links of their own, in the best number of chunks for its size.
+    """An allreduce along two binary trees on disjoint links, in the best number of chunks for its size.
 
     Parameters
     ----------
@@ -103,16 +103,16 @@ class BinaryTreePrice:
 
     @property
     def algbw(self) -> Fraction:
-        """Of large sizes: each half goes up and down one link."""
+        """Algbw at large sizes: each half crosses one link up and one down."""
         return self.link
 
     @property
     def delay_s(self) -> float:
-        """Of no bytes."""
+        """Latency at the smallest size, seconds."""
         return 2 * (self.nodes.bit_length() - 1) * self.alpha_s
 
     def time_s(self, size_bytes: float) -> float:
-        """Seconds for a size."""
+        """Return the seconds for a size."""
         if size_bytes <= 0:
             return 0.0
         if not self.alpha_s:
@@ -126,7 +126,7 @@ class BinaryTreePrice:
 
 
 def node_bandwidth(problem: Problem) -> Fraction | None:
-    """B of a direct-connect fabric with equal links, as many at each node, and one group over all nodes."""
+    """Return B of a direct-connect fabric with equal links, equal degrees and one group, else None."""
     topology, collective = problem.topology, problem.collective
     if len(topology.switches) or topology.injection_bytes_per_s.any() or collective.groups is not None:
         return None
@@ -142,14 +142,7 @@ def node_bandwidth(problem: Problem) -> Fraction | None:
 
 
 def direct_prices(problem: Problem, bandwidth: Fraction) -> DirectPrices:
-    """Treadle's steps on the fabric itself, and the flow of an all-to-all.
-
-    Parameters
-    ----------
-    problem : Problem
-        Of which `node_bandwidth` is known.
-    bandwidth : Fraction
-    """
+    """Return the costs of Treadle's steps on the fabric itself, whose `node_bandwidth` is given."""
     topology = problem.topology
     context().announce("breadth-first broadcast")
     gather, reduce = bfb_value(topology), bfb_reduce_scatter_value(topology)
@@ -162,41 +155,38 @@ def direct_prices(problem: Problem, bandwidth: Fraction) -> DirectPrices:
 
 
 def exchange_over_all(topology: Topology, alpha_s: float) -> CollectivePrice:
-    """An all-to-all over all nodes: alpha for the hops of the farthest pair, and the flow that was found."""
+    """Return an all-to-all over all nodes: alpha for the hops of the farthest pair, and the flow found."""
     problem = Problem(topology, on_all_ranks(topology, CollectiveKind.ALLTOALL))
     algbw = topology.n_nodes * Fraction(alltoall_rate(problem).rate)
     return CollectivePrice(algbw, diameter(topology) * alpha_s, TimeModel.ALPHA_BETA)
 
 
 def _expanded(topology: Topology) -> tuple[int, tuple[Fraction, Fraction]] | None:
-    """Steps and T_B both ways of the line graph of a base whose own steps were searched, by building them."""
+    """Build the line graph of a base with searched steps; return its steps and T_B per direction."""
     found = _LINE_GRAPH.fullmatch(_without_units(topology.name))
     if found is None or found["base"] not in {base.expression for base in BASES}:
         return None
     base = Base(found["base"], found["base"], ScheduleMethod.EXACT, "")
-    steps, figures = 0, []
+    steps, t_b = 0, []
     for direction in (Direction.BROADCAST, Direction.REDUCE):
         fabric, sends = build(LineGraph(base, int(found["times"] or 1)), direction)
         degree = fabric.n_links // fabric.n_nodes
         load = sum(int(one.max()) for one in step_loads(fabric, sends))
-        figures.append(Fraction(load * degree, sends.n_chunks * fabric.n_nodes))
+        t_b.append(Fraction(load * degree, sends.n_chunks * fabric.n_nodes))
         steps = max(steps, sends.n_steps)
-    return steps, (figures[0], figures[1])
+    return steps, (t_b[0], t_b[1])
 
 
 def _without_units(name: str) -> str:
-    """The expression of the graph, without bandwidth and latency of its links."""
+    """Return the expression of the graph without bandwidth and latency of its links."""
     wrapped = re.fullmatch(r"with_links\((.*), [a-z]+=.*\)", name)
     return re.sub(r', (?:bandwidth|latency)="[^"]*"', "", wrapped[1] if wrapped else name)
 
 
 def baseline_fabric(name: str, nodes: int, bandwidth: Fraction) -> Topology:
-    """The fabric of a baseline: as many nodes, and as many bytes/s out of each.
+    """Return the fabric of a baseline with this number of nodes and egress bandwidth per node.
 
-    Raises
-    ------
-    ScheduleError
-        If it does not exist, or its links would not be whole bytes/s.
+    Raises ScheduleError if it does not exist.
     """
     sides = torus_sides(nodes, 2) if name == "torus" else ()
     degree = 2 * len(sides) if sides else _RING_DEGREE
@@ -209,12 +199,7 @@ def baseline_fabric(name: str, nodes: int, bandwidth: Fraction) -> Topology:
 
 
 def torus_sides(nodes: int, dimensions: int) -> tuple[int, ...]:
-    """The most nearly equal sides of at least 3, longest first.
-
-    Raises
-    ------
-    ScheduleError
-        If there are none.
+    """Return the most nearly equal sides of at least 3, longest first; ScheduleError if none exist.
 
     Examples
     --------
@@ -224,13 +209,13 @@ def torus_sides(nodes: int, dimensions: int) -> tuple[int, ...]:
     found = max(_factors(nodes, dimensions), default=None)
     if found is None:
         raise ScheduleError(
-            f"torus: {nodes} nodes are no grid of {dimensions} sides of at least 3; leave out torus"
+            f"torus: {nodes} nodes do not form a grid of {dimensions} sides of at least 3; leave out torus"
         )
     return found[::-1]
 
 
 def _factors(nodes: int, dimensions: int) -> Iterator[tuple[int, ...]]:
-    """Sides that make so many nodes, shortest first; the longest shortest side compares greatest."""
+    """Yield sides whose product is `nodes`, shortest first; the longest shortest side compares greatest."""
     if dimensions == 1:
         if nodes >= 3:
             yield (nodes,)
@@ -241,13 +226,11 @@ def _factors(nodes: int, dimensions: int) -> Iterator[tuple[int, ...]]:
 
 
 def baseline_prices(name: str, nodes: int, bandwidth: Fraction) -> DirectPrices:
-    """Steps and T_B of a baseline on its own fabric.
+    """Return steps and T_B of a baseline on its own fabric.
 
-    Notes
-    -----
-    ShiftedRing: ring schedules, N - 1 steps. Torus: rings along one dimension after another, which takes
-    the sum of (side - 1) steps and is optimal in bandwidth for equal sides; else breadth-first broadcast.
-    An all-to-all is that of the optimal flow (A.1.5). Double binary trees serve allreduces only.
+    ShiftedRing has ring schedules of N - 1 steps. A torus has rings along one dimension after another, with
+    the sum of (side - 1) steps and optimal bandwidth for equal sides; else breadth-first broadcast. Double
+    binary trees support only allreduce. An all-to-all is the optimal flow (A.1.5), see `exchange_over_all`.
     """
     fabric = baseline_fabric(name, nodes, bandwidth)
     optimum = bandwidth_optimum(nodes)
@@ -266,12 +249,12 @@ def baseline_prices(name: str, nodes: int, bandwidth: Fraction) -> DirectPrices:
 def limit_price(
     problem: Problem, bandwidth: Fraction, kind: CollectiveKind, alpha_s: float
 ) -> CollectivePrice:
-    """What no direct-connect fabric of as many nodes and links beats: Moore's bounds."""
+    """Return the lower bound for all direct-connect fabrics with as many nodes and links: Moore's bounds."""
     topology = problem.topology
     n, degree = topology.n_nodes, topology.n_links // topology.n_nodes
     steps, optimum = moore_steps(n, degree), bandwidth_optimum(n)
     if kind is CollectiveKind.ALLTOALL:
         algbw = all_to_all_limit(n, degree) * n / degree * bandwidth
         return CollectivePrice(algbw, steps * alpha_s, TimeModel.ALPHA_BETA)
-    words = f"no fabric of {n} nodes with {degree} links each is quicker"
+    words = f"lower bound ({n} nodes of degree {degree}, no switches)"
     return DirectPrices(words, n, bandwidth, steps, optimum, optimum).price(kind, alpha_s)

@@ -22,7 +22,7 @@ class EfficiencyPreset:
     products, attention : float
         Shares of the peak at that precision.
     source : str
-        Rows that were fitted, and the errors on rows that were not.
+        Fitted rows, and errors on other rows.
     """
 
     device: str
@@ -55,7 +55,7 @@ PRESETS = (
         "fitted on NeMo; held rows (NeMo, 8 to 1024 GPUs): 10% off on average, at most 21%",
     ),
 )
-"""At fp8 attention stays in bf16, whose peak is half as high; stacks that are not NeMo's reach less there."""
+"""Presets. Attention stays in bf16 with fp8, at half the peak; other stacks than NeMo reach less."""
 _ELSEWHERE = "on other devices expect errors of 25%"
 """Half of the spread between A100 and H100, whose shares for bf16 products differ by a fifth."""
 
@@ -79,12 +79,9 @@ def efficiency_of(device: Accelerator, precision: str) -> EfficiencyPreset:
 
 
 def roofline_times(device: Accelerator, precision: str, efficiency: float | None = None) -> RooflineTimes:
-    """Return times by an efficiency of products and attention together, or by the preset, with its source.
+    """Return times by one efficiency for products and attention, or by the preset with its source.
 
-    Raises
-    ------
-    TreadleError
-        If the device has no products of that precision, or the efficiency is no share.
+    Raises TreadleError if the device lacks the precision, or the efficiency is out of range.
     """
     if efficiency is not None:
         return RooflineTimes(device, precision, efficiency)

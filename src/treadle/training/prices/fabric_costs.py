@@ -1,13 +1,14 @@
-"""Costs of a fabric under one way of scheduling: what a simulated step asks for its communication."""
+"""Costs of a simulated step's communication on a fabric, by one kind of schedule."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, partial
 from types import MappingProxyType
+from typing import TypeVar
 
 import numpy as np
 
@@ -39,25 +40,25 @@ from treadle.training.prices.schedule_prices import (
     exchange_price,
     optimal_price,
     planned_price,
+    shared_slowdowns,
     spread_price,
 )
-from treadle.training.prices.shared_links import shared_slowdowns
 from treadle.unsupported import Unsupported
 
 
 @dataclass(frozen=True)
 class StepSchedulerRecord:
-    """A way of scheduling that steps can be simulated with.
+    """A kind of schedule for simulated steps.
 
     Parameters
     ----------
     name : str
     words : str
-        What it is.
+        Description.
     is_bound : bool
-        Nothing is quicker.
+        No schedule is faster.
     is_own_fabric : bool
-        The fabric gives only the number of nodes and their bandwidth; the baseline is a fabric itself.
+        A baseline with its own fabric; the given one defines only the number of nodes and their bandwidth.
     """
 
     name: str
@@ -93,11 +94,11 @@ SCHEDULERS: Mapping[str, StepSchedulerRecord] = MappingProxyType(
         )
     }
 )
-"""By name, in the order in which they are told."""
+"""Records by name, in the order of reports."""
 
 
 def scheduler_named(name: str) -> StepSchedulerRecord:
-    """The record of that name, however it is spelt; ScheduleError for an unknown one."""
+    """Return the record of a name, ignoring case and separators; ScheduleError for an unknown one."""
     return SCHEDULERS[known_name("schedule", name, SCHEDULERS, error=ScheduleError)]
 
 
@@ -105,14 +106,14 @@ _FORWARDING = "; --forward (forward=True) lets ranks of other groups pass data o
 _MOST_KNOWN = 4096
 _Known = tuple[str, Mesh, str, MessageCosts, bool, bool, Traffic]
 _KNOWN: dict[_Known, Price] = {}
-"""What was asked for in this process."""
+"""Prices computed in this process."""
 _KNOWN_SLOWDOWNS: dict[tuple[str, Mesh, bool, tuple[Traffic, ...]], tuple[float, ...]] = {}
-"""The same of collectives at once, which all ways of scheduling share."""
+"""Slowdowns of concurrent collectives, which do not depend on the kind of schedule."""
 
 
 @dataclass(frozen=True)
 class PricedTraffic:
-    """What was asked for in a step, and what it costs.
+    """A communication of a step, and its price.
 
     Parameters
     ----------
@@ -120,7 +121,7 @@ class PricedTraffic:
         None: sends to the next along the axis.
     axes : tuple of str
     algbw : Fraction
-        Bytes/s of every group, all at once, before network efficiency.
+        Bytes/s of every group, with all groups concurrently, before network efficiency.
     delay_s : float
     model : TimeModel
     """
@@ -134,7 +135,7 @@ class PricedTraffic:
 
 @brief("summary", "topology.name", "mesh.notation")
 class FabricCosts:
-    """Seconds of communication on a fabric with a mesh, by one way of scheduling (`training.costs.Costs`).
+    """Seconds of communication on a fabric with a mesh, by one kind of schedule (`training.costs.Costs`).
 
     Parameters
     ----------
@@ -148,7 +149,7 @@ class FabricCosts:
     simulates : bool
         Schedules of few ranks are simulated; else all are priced by alpha and rate.
     network : NetworkEfficiency
-        What is reached of the modelled rates.
+        Share of the modelled rates that is reached.
 
     Raises
     ------
@@ -157,8 +158,8 @@ class FabricCosts:
 
     Notes
     -----
-    Each price is worked out when it is first asked for and kept by the fabric's hash as long as the process
-    lives; a disk would save seconds at most.
+    Each price is computed when it is first used, and cached by the fabric's hash in this process; a cache on
+    disk would save seconds at most.
 
     Examples
     --------
@@ -181,40 +182,38 @@ class FabricCosts:
     ) -> None:
         n = len(topology.compute_nodes)
         if mesh.n_ranks != n:
+            fix = "" if n % mesh.n_ranks else f"; give one axis {n // mesh.n_ranks}x as many"
             raise ScheduleError(
-                f"mesh {mesh.notation}: it lays out {mesh.n_ranks} ranks, and {topology.name} has {n}; give "
-                f"one axis {n // mesh.n_ranks}x as many"
-                if n % mesh.n_ranks == 0
-                else f"mesh {mesh.notation}: it lays out {mesh.n_ranks} ranks, and {topology.name} has {n}"
+                f"mesh {mesh.notation}: it lays out {mesh.n_ranks} ranks, and {topology.name} has {n}{fix}"
             )
         self.topology, self.mesh, self.scheduler = topology, mesh, scheduler
         self.messages, self.forward, self.simulates, self.network = messages, forward, simulates, network
-        self._asked: dict[Traffic, Price] = {}
+        self._used: dict[Traffic, Price] = {}
 
     @property
     def summary(self) -> str:
-        """Where the seconds come from; of a baseline that is a fabric itself, that fabric."""
+        """The source; with its fabric for a baseline with its own."""
         name = self.scheduler.name
         if name not in direct.BASELINES:
             return self.scheduler.words
         ranks = tuple(self.topology.compute_nodes.tolist())
-        whole = Problem(self.topology, Collective(CollectiveKind.ALLREDUCE, ranks))
-        bandwidth = direct.node_bandwidth(whole)
+        problem = Problem(self.topology, Collective(CollectiveKind.ALLREDUCE, ranks))
+        bandwidth = direct.node_bandwidth(problem)
         if bandwidth is None:
             return self.scheduler.words
         return f"{self.scheduler.words}: {direct.baseline_fabric(name, len(ranks), bandwidth).name}"
 
     @property
     def is_bound(self) -> bool:
-        """No schedule takes less."""
+        """Whether no schedule takes less."""
         return self.scheduler.is_bound
 
     def time_s(self, kind: CollectiveKind, axes: tuple[str, ...], size_bytes: float) -> float:
-        """Seconds of a collective that all groups along `axes` do at once; 0 where a group is one rank."""
+        """Return the seconds of a collective in all groups along `axes` concurrently; 0 for single ranks."""
         return self._seconds((kind, self._real(axes)), float(size_bytes))
 
     def send_s(self, axis: str, size_bytes: float) -> float:
-        """Seconds until every rank has sent so many bytes to the next along `axis`."""
+        """Return the seconds until every rank has sent its bytes to the next along `axis`."""
         return self._seconds((None, self._real((axis,))), float(size_bytes))
 
     def _seconds(self, traffic: Traffic, size_bytes: float) -> float:
@@ -224,38 +223,42 @@ class FabricCosts:
         return self.network.time_s(traffic[0], size_bytes, seconds, is_bound=self.is_bound)
 
     def slowdowns(self, running: tuple[Traffic, ...]) -> tuple[float, ...]:
-        """How many times longer each takes while all of these run at once."""
+        """Return the factor by which each is slower while all of these run concurrently."""
         real = tuple((kind, self._real(axes)) for kind, axes in running)
         if len(real) < 2 or self.is_bound or self.scheduler.is_own_fabric:
-            # alone none is slower: a bound stays one; on a baseline's own fabric there is one group only
+            # a bound must stay one, and a baseline's own fabric has a single group
             return (1.0,) * len(real)
-        known = (self._hash, self.mesh, self.forward, real)
-        if known not in _KNOWN_SLOWDOWNS:
-            if len(_KNOWN_SLOWDOWNS) >= _MOST_KNOWN:
-                _KNOWN_SLOWDOWNS.clear()
-            with under(context().unlimited):
-                problems = [self.problem(one) for one in real]
-                _KNOWN_SLOWDOWNS[known] = shared_slowdowns(self.topology, problems)
-        return _KNOWN_SLOWDOWNS[known]
+        return _cached(
+            _KNOWN_SLOWDOWNS,
+            (self._hash, self.mesh, self.forward, real),
+            lambda: shared_slowdowns(self.topology, [self.problem(one) for one in real]),
+        )
 
     def price(self, traffic: Traffic) -> Price:
-        """The price of a kind of collective, or of sends, along axes of at least two ranks together."""
-        if traffic not in self._asked:
-            self._asked[traffic] = self._price(traffic)
-        return self._asked[traffic]
+        """Return the price of a kind of collective, or of sends, along axes with at least two ranks."""
+        if traffic not in self._used:
+            name = self.scheduler.name
+            key = (self._hash, self.mesh, name, self.messages, self.forward, self.simulates, traffic)
+            try:
+                self._used[traffic] = _cached(_KNOWN, key, lambda: self._price(traffic))
+            except CutOffGroupError:
+                raise
+            except InfeasibleError as error:
+                raise InfeasibleError(f"{error}{'' if self.forward else _FORWARDING}") from error
+        return self._used[traffic]
 
     @property
     def priced(self) -> tuple[PricedTraffic, ...]:
-        """Whatever was asked for so far."""
+        """All communications so far."""
         return tuple(
             PricedTraffic(kind, axes, price.algbw, price.delay_s, price.model)
-            for (kind, axes), price in self._asked.items()
+            for (kind, axes), price in self._used.items()
         )
 
     @property
     def model_summary(self) -> tuple[str, ...]:
-        """How the times that were asked for follow from schedules or rates."""
-        models = dict.fromkeys(price.model for price in self._asked.values())
+        """Models of the times so far, for reports."""
+        models = dict.fromkeys(price.model for price in self._used.values())
         costs = "" if self.messages.model is None else f"; messages as in {self.messages.model.name}"
         return tuple(
             MEANING[model] + ("" if model in (TimeModel.LIBRARY, TimeModel.ACHIEVABLE) else costs)
@@ -267,30 +270,15 @@ class FabricCosts:
         return topology_hash(self.topology)
 
     def _real(self, axes: tuple[str, ...]) -> tuple[str, ...]:
-        """Without axes of one rank, in the mesh's order: groups are sets."""
+        """Return the axes with several ranks, in the mesh's order: groups are sets."""
         return tuple(
             name
             for name, size in zip(self.mesh.axis_names, self.mesh.shape, strict=True)
             if name in axes and size > 1
         )
 
-    def _price(self, traffic: Traffic) -> Price:
-        name = self.scheduler.name
-        known = (self._hash, self.mesh, name, self.messages, self.forward, self.simulates, traffic)
-        if known not in _KNOWN:
-            if len(_KNOWN) >= _MOST_KNOWN:
-                _KNOWN.clear()
-            try:
-                with under(context().unlimited):  # prices are worth waiting for
-                    _KNOWN[known] = self._worked_out(traffic)
-            except CutOffGroupError:
-                raise
-            except InfeasibleError as error:
-                raise InfeasibleError(f"{error}{'' if self.forward else _FORWARDING}") from error
-        return _KNOWN[known]
-
     def problem(self, traffic: Traffic) -> Problem:
-        """The collective in all its groups; sends as an all-to-all whose demands are those of neighbours."""
+        """Return the collective in all its groups; sends are an all-to-all between neighbours."""
         kind, axes = traffic
         if kind is CollectiveKind.ALLTOALL and self.mesh.n_ranks > MOST_EXCHANGED:
             raise ScheduleError(
@@ -306,7 +294,7 @@ class FabricCosts:
         ranks = tuple(self.topology.compute_nodes.tolist())
         return Problem(self.topology, Collective(CollectiveKind.ALLTOALL, ranks, demands=Demands(matrix)))
 
-    def _worked_out(self, traffic: Traffic) -> Price:
+    def _price(self, traffic: Traffic) -> Price:
         problem, kind = self.problem(traffic), traffic[0]
         words = "send" if kind is None else kind.value
         context().announce(f"{self.scheduler.name}: {words} over {','.join(traffic[1])}")
@@ -347,8 +335,22 @@ class FabricCosts:
         return baseline_price(problem, algorithm, self.messages, simulates=self.simulates)
 
 
+_Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
+
+
+def _cached(known: dict[_Key, _Value], key: _Key, compute: Callable[[], _Value]) -> _Value:
+    """Return a value of a cache of bounded size; computes it without limits, because later steps use it."""
+    if key not in known:
+        if len(known) >= _MOST_KNOWN:
+            known.clear()
+        with under(context().unlimited):
+            known[key] = compute()
+    return known[key]
+
+
 def _on_equal_links(kind: CollectiveKind, problem: Problem, alpha_ns: int) -> Price:
-    """The price of Treadle's schedules on a direct-connect fabric with equal links."""
+    """Return the price of Treadle's schedules on a direct-connect fabric with equal links."""
     hop_s = _hop_s(problem.topology, alpha_ns)
     if kind is CollectiveKind.ALLTOALL:
         return direct.exchange_over_all(problem.topology, hop_s)
@@ -356,7 +358,7 @@ def _on_equal_links(kind: CollectiveKind, problem: Problem, alpha_ns: int) -> Pr
 
 
 def _on_own_fabric(name: str, kind: CollectiveKind, problem: Problem, alpha_ns: int) -> Price:
-    """A baseline's price on the fabric that it is itself, with the links of the problem's."""
+    """Return a baseline's price on its own fabric, with the bandwidth and latency of the problem's."""
     n, bandwidth, hop_s = problem.topology.n_nodes, _bandwidth(problem), _hop_s(problem.topology, alpha_ns)
     if name == "any-fabric":
         return direct.limit_price(problem, bandwidth, kind, hop_s)
@@ -371,12 +373,12 @@ def _on_own_fabric(name: str, kind: CollectiveKind, problem: Problem, alpha_ns: 
 
 def _bandwidth(problem: Problem) -> Fraction:
     found = direct.node_bandwidth(problem)
-    assert found is not None, "a cost model prices equal links alike"
+    assert found is not None, "a cost model gives equal links equal prices"
     return found
 
 
 def _hop_s(topology: Topology, alpha_ns: int) -> float:
-    """Alpha and the latency of a link, all of which are alike."""
+    """Return alpha and the latency of a link; all links are equal."""
     return (alpha_ns + int(topology.latencies_ns.max(initial=0))) / 1e9
 
 
@@ -394,7 +396,7 @@ def step_costs(
     file_format: str | None = None,
     progress: Progress | None = None,
 ) -> FabricCosts:
-    """What collectives cost in all groups of a mesh at once, by one way of scheduling.
+    """Return the costs of collectives in all groups of a mesh concurrently, by one kind of schedule.
 
     Parameters
     ----------
@@ -404,26 +406,26 @@ def step_costs(
     schedule : str
         ``treadle``, ``ring``, ``tree`` (NCCL-like), ``nccl`` or ``rccl`` (by their own models),
         ``achievable`` (fitted on measurements), ``bound``; on direct-connect fabrics also the baselines
-        ``shifted-ring``, ``double-binary-tree``, ``torus``, and ``any-fabric``, which no fabric of as many
-        nodes and links beats.
+        ``shifted-ring``, ``double-binary-tree``, ``torus``, and ``any-fabric``, a lower bound for all fabrics
+        with as many nodes and links.
     alpha_s : float, optional
-        Latency of every message, in place of a cost model.
+        Latency of every message; replaces a cost model.
     cost_model : CostModel, str or Path, optional
-        What messages cost by class of link and protocol, in place of alpha: a value, a name or a file.
+        Costs of messages by class of link and protocol; replaces alpha. A value, a name or a file.
     forward : bool
         Ranks of other groups pass data on.
     simulates : bool
         Schedules of at most 64 ranks are simulated message by message; else all times are alpha-beta.
     network_efficiency : NetworkEfficiency, float or str, optional
-        A share of all rates, or ``KIND=FILE`` with times that nccl-tests measured.
+        A share of all rates, or ``KIND=FILE`` with times of nccl-tests.
     file_format : str, optional
-        Of the file that `fabric` names.
+        Format of the file that `fabric` names.
     progress : callable, optional
 
     Raises
     ------
     TreadleError
-        For malformed input; InfeasibleError, when a time is asked for, if ranks of a group do not reach each
+        For malformed input. Methods of the result raise InfeasibleError if ranks of a group do not reach each
         other.
 
     Examples

@@ -1,8 +1,7 @@
-"""What is reached of modelled rates: one factor, or measured curves of nccl-tests by kind of collective."""
+"""Share of modelled rates that is reached: one factor, or curves of nccl-tests by kind of collective."""
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,19 +13,20 @@ from treadle.errors import FormatError, ScheduleError
 from treadle.inputs.problem import resolve_kind
 from treadle.schedules.collective import CollectiveKind
 from treadle.simulation.calibration.measurements import read_measurements
+from treadle.training.prices.collective_prices import interpolate
 
 
 @brief("words")
 @dataclass(frozen=True)
 class NetworkEfficiency:
-    """The share of modelled rates that is reached, the same for all ways of scheduling.
+    """The share of modelled rates that is reached, equal for all schedules.
 
     Parameters
     ----------
     share : float
         More than 0, at most 1.
     measured : mapping from CollectiveKind to ((bytes, seconds), ...)
-        Of these kinds times are measured, whatever the schedule.
+        Measured times by kind, for every schedule.
     words : str
 
     Raises
@@ -48,41 +48,34 @@ class NetworkEfficiency:
     def time_s(
         self, kind: CollectiveKind | None, size_bytes: float, modelled_s: float, *, is_bound: bool
     ) -> float:
-        """Seconds for a size: measured if there is a curve, else the model's over the share; bounds stay."""
+        """Return the seconds for a size: measured if there is a curve, else scaled; bounds are unchanged."""
         if is_bound or size_bytes <= 0:
             return modelled_s
         curve = self.measured.get(kind) if kind is not None else None
-        return modelled_s / self.share if curve is None else _at(curve, size_bytes)
+        if curve is None:
+            return modelled_s / self.share
+        (first, first_s), (last, last_s) = curve[0], curve[-1]
+        if size_bytes > last:
+            return last_s * size_bytes / last
+        return first_s if size_bytes <= first else interpolate(curve, size_bytes)
 
 
 UNCHANGED = NetworkEfficiency()
 """Modelled rates."""
 
 
-def _at(curve: Sequence[tuple[int, float]], size_bytes: float) -> float:
-    """Between two sizes in proportion, below the first its time, beyond the last by the last one's rate."""
-    sizes = [size for size, _ in curve]
-    place = bisect_left(sizes, size_bytes)
-    if place == 0:
-        return curve[0][1]
-    if place == len(curve):
-        return curve[-1][1] * size_bytes / sizes[-1]
-    (low, before), (high, after) = curve[place - 1], curve[place]
-    return before + (size_bytes - low) / (high - low) * (after - before)
-
-
-def read_network_efficiency(texts: Sequence[str]) -> NetworkEfficiency:
-    """What ``--network-efficiency`` says: a share such as ``0.85``, or ``KIND=FILE`` with measured times.
+def read_network_efficiency(arguments: Sequence[str]) -> NetworkEfficiency:
+    """Parse ``--network-efficiency``: a share such as ``0.85``, or ``KIND=FILE`` with measured times.
 
     Parameters
     ----------
-    texts : sequence of str
-        At most one share; files as nccl-tests and ``treadle run --json`` write them.
+    arguments : sequence of str
+        At most one share; files are those of nccl-tests and ``treadle run --json``.
 
     Raises
     ------
     FormatError
-        If one is neither, or a kind stands twice.
+        For any other argument, or a second one for a kind.
 
     Examples
     --------
@@ -91,12 +84,12 @@ def read_network_efficiency(texts: Sequence[str]) -> NetworkEfficiency:
     """
     share: float | None = None
     measured: dict[CollectiveKind, tuple[tuple[int, float], ...]] = {}
-    for text in texts:
+    for text in arguments:
         name, equals, path = text.partition("=")
         if equals:
             kind = resolve_kind(name.strip())
             if kind in measured:
-                raise FormatError(f"network efficiency: {kind} stands twice; expected one file for each")
+                raise FormatError(f"network efficiency: {kind} is given twice; give one file for each kind")
             rows = {row.size_bytes: row.time_s for row in read_measurements(Path(path), collective=kind)}
             measured[kind] = tuple(sorted(rows.items()))
             continue
@@ -117,7 +110,7 @@ def read_network_efficiency(texts: Sequence[str]) -> NetworkEfficiency:
 
 
 def as_network_efficiency(value: object) -> NetworkEfficiency:
-    """The value itself, of a share, or of texts as the command line has them; TreadleError otherwise."""
+    """Return the value, or that of a share or of command-line arguments; TreadleError for anything else."""
     if value is None:
         return UNCHANGED
     if isinstance(value, NetworkEfficiency):

@@ -1,4 +1,4 @@
-"""What messages of a step's collectives cost: one alpha for all, or a cost model's protocols."""
+"""Costs of messages of a step's collectives: one alpha for all, or a cost model's protocols."""
 
 from __future__ import annotations
 
@@ -18,27 +18,23 @@ from treadle.training.prices.collective_prices import Price, QuickestPrice
 @brief("alpha_ns", "model.name")
 @dataclass(frozen=True)
 class MessageCosts:
-    """One of two ways to price messages.
+    """Costs of messages, by one alpha or by a model.
 
     Parameters
     ----------
     alpha_ns : int
-        Of every message, on top of what links have; 0 beside a model.
+        Latency of every message, added to the links'; 0 with a model.
     model : CostModel, optional
-        A collective is carried by the protocol that is quickest at its size.
+        The fastest protocol at its size carries a collective.
     """
 
     alpha_ns: int = 0
     model: CostModel | None = None
 
     def quickest(self, problem: Problem, price: Callable[[Problem, int], Price]) -> Price:
-        """The price of a problem by whichever protocol is quickest.
+        """Return the price of a problem by the fastest protocol at each size.
 
-        Parameters
-        ----------
-        problem : Problem
-        price : callable
-            Of a problem on a fabric whose links cost what a protocol's do, and of an alpha beside that.
+        `price` computes the price of a problem whose links have a protocol's costs, and an additional alpha.
         """
         if self.model is None:
             return price(problem, self.alpha_ns)
@@ -52,18 +48,12 @@ class MessageCosts:
 def message_costs(
     topology: Topology, *, alpha_s: float | None = None, cost_model: CostModelLike | None = None
 ) -> MessageCosts:
-    """What was asked for: a model, an alpha, or else the default model of the fabric.
-
-    Raises
-    ------
-    FormatError
-        If both are given, or there is no such model.
-    """
+    """Return the costs by a model, an alpha, or the default model of the fabric; FormatError for both."""
     if alpha_s is None:
         return MessageCosts(model=cost_model_of(topology, cost_model))
     if cost_model is not None:
         raise FormatError(
-            "cost_model (--cost-model) and alpha_s (--alpha): a cost model has latencies; expected one of "
-            "the two"
+            "cost_model (--cost-model) and alpha_s (--alpha): both were given, and a cost model has "
+            "latencies; use one of them"
         )
     return MessageCosts(round(alpha_s * 1e9))

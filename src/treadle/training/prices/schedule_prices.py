@@ -1,14 +1,18 @@
 """Prices of collectives on a fabric: Treadle's own schedules, NCCL-like rings and trees, and bounds.
 
-All groups of a mesh run at once: a schedule's loads of links are added up over all groups by the verifier,
-and an optimum is that of all groups together. Schedules are made up to `MOST_PLANNED` ranks and simulated
-up to `MOST_SIMULATED`; beyond, colours of links and groups still give the optimal rates in seconds.
+All groups of a mesh run concurrently: the verifier adds up a schedule's loads of links over all groups, and
+an optimum is that of all groups together. Schedules are computed up to `MOST_PLANNED` ranks and simulated up
+to `MOST_SIMULATED`. For more ranks, colour refinement of links and groups still gives optimal rates in
+seconds.
+
+Different collectives may also run concurrently on separate streams; `shared_slowdowns` has the cost of that.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
+from math import lcm
 
 import numpy as np
 
@@ -22,41 +26,42 @@ from treadle.schedulers.bounds import find_bound
 from treadle.schedulers.group_rates import find_cut_off, own_fabric
 from treadle.schedulers.schedulers import find_scheduler
 from treadle.schedulers.solving import solve_problem
+from treadle.schedules.alltoall.alltoall_certificate import FlowDualCertificate
 from treadle.schedules.collective import CollectiveKind
+from treadle.schedules.group_certificate import GroupDualCertificate
+from treadle.schedules.jobs import MOST_WEIGHT_RATIO, Job
 from treadle.schedules.schedule import Schedule
 from treadle.simulation.alpha_beta import alpha_beta_time
 from treadle.simulation.simulated_plans import SimulatedSubject, simulated
 from treadle.simulation.simulation_options import SimulationOptions
 from treadle.simulation.tasks import task_graph
 from treadle.synthesis.alltoall.baselines.equal_weight import EqualSplit
+from treadle.synthesis.result import Bound
 from treadle.synthesis.trees.baselines.in_groups import double_trees_in_groups, rings_in_groups
 from treadle.synthesis.trees.baselines.logical_hops import Router
 from treadle.synthesis.trees.baselines.ring_loads import ring_loads
+from treadle.topologies.topology import Topology
 from treadle.training.prices.collective_prices import CURVE_SIZES, CollectivePrice, Price, TimeModel
 from treadle.training.prices.message_costs import MessageCosts
 from treadle.verification.schedules import verify
 
 MOST_SIMULATED = 64
-"""Ranks; a curve takes about a CPU second there (dgx_h100:8), and 3 at 128."""
+"""Most ranks; a curve takes about a CPU second there (dgx_h100:8), and 3 at 128."""
 MOST_PLANNED = 1024
-"""Ranks of which schedules are made: about a second for trees of dgx_h100:128, 4 for its ring."""
+"""Most ranks with schedules: about a second for trees of dgx_h100:128, 4 for its ring."""
 MOST_ROUTED = 2**18
-"""Messages of an all-to-all that are routed one by one, in ten seconds."""
+"""Most messages of an all-to-all that are routed one by one, in ten seconds."""
 MOST_EXCHANGED = 4096
-"""Ranks of an all-to-all, whose demands are a matrix."""
+"""Most ranks of an all-to-all, whose demands are a matrix."""
+MOST_SHARING_RANKS = 16
+"""Most ranks for which exact rates of different concurrent collectives take few seconds."""
+
+_ROUNDING = 1e-9
+_Lengths = tuple[Fraction, ...]
 
 
 def planned_price(problem: Problem, messages: MessageCosts, *, simulates: bool) -> Price:
-    """The price of what `solve` makes.
-
-    Parameters
-    ----------
-    problem : Problem
-        Perhaps in groups.
-    messages : MessageCosts
-    simulates : bool
-        Whether a schedule that is small enough is simulated.
-    """
+    """Return the price of the schedule that `solve` computes, which is simulated if it is small enough."""
     if problem.collective.kind is CollectiveKind.ALLTOALL:
         return exchange_price(problem, messages)
     if problem.collective.n_ranks > MOST_PLANNED:
@@ -67,7 +72,7 @@ def planned_price(problem: Problem, messages: MessageCosts, *, simulates: bool) 
 
 
 def optimal_price(problem: Problem, messages: MessageCosts, model: TimeModel) -> Price:
-    """The price by the optimal rate alone."""
+    """Return the price by the optimal rate alone."""
     if problem.collective.kind is CollectiveKind.ALLTOALL:
         return exchange_price(problem, messages, is_bound=model is TimeModel.BOUND)
 
@@ -78,7 +83,7 @@ def optimal_price(problem: Problem, messages: MessageCosts, model: TimeModel) ->
 
 
 def exchange_price(problem: Problem, messages: MessageCosts, *, is_bound: bool = False) -> Price:
-    """Of an all-to-all: the rate of the flow that was found, or what proves that nothing is above it."""
+    """Return the price of an all-to-all: the rate of the flow found, or its upper bound."""
     n = problem.collective.n_ranks
     if n > MOST_EXCHANGED:
         raise ScheduleError(
@@ -97,24 +102,15 @@ def exchange_price(problem: Problem, messages: MessageCosts, *, is_bound: bool =
 
 
 def baseline_price(problem: Problem, algorithm: str, messages: MessageCosts, *, simulates: bool) -> Price:
-    """The price of a baseline that knows one group, each group by itself and all of them at once.
-
-    Parameters
-    ----------
-    problem : Problem
-    algorithm : str
-        Of `treadle algorithms`.
-    messages, simulates, watch
-        See `planned_price`.
-    """
+    """Return the price of a baseline that schedules each group alone; all groups run concurrently."""
     topology, collective = problem.topology, problem.collective
     context().announce(algorithm)
     if collective.n_ranks > MOST_PLANNED:
         if algorithm == "ring" and (found := _ring_price(problem, messages)) is not None:
             return found
         raise ScheduleError(
-            f"{algorithm}: {collective.n_ranks} ranks of {topology.name}; its schedules are made up to "
-            f"{MOST_PLANNED}, and only treadle, bound and rings that pass no other rank are priced beyond"
+            f"{algorithm}: {collective.n_ranks} ranks of {topology.name}; it has schedules for at most "
+            f"{MOST_PLANNED}; use treadle, bound, or rings that pass no other rank"
         )
     if collective.groups is None:
         schedule = find_scheduler(algorithm).make(topology, collective, {})
@@ -131,7 +127,7 @@ def baseline_price(problem: Problem, algorithm: str, messages: MessageCosts, *, 
 
 
 def _ring_price(problem: Problem, messages: MessageCosts) -> Price | None:
-    """The price of rings from the links of their hops; None where it takes their schedule."""
+    """Return the price of rings from the links of their hops; None if it depends on their schedule."""
     topology, collective = problem.topology, problem.collective
     if collective.ranks_forward or topology.injection_bytes_per_s.any():
         return None
@@ -150,12 +146,10 @@ _IN_GROUPS = {"ring": rings_in_groups, "double-binary-tree": double_trees_in_gro
 
 
 def spread_price(problem: Problem, messages: MessageCosts) -> Price:
-    """Of an all-to-all whose messages all take shortest paths, as routing by hash spreads them on average.
+    """Return the price of an all-to-all over shortest paths, like the average of routing by hash.
 
-    Notes
-    -----
-    Where all links are alike a message is cut into equal parts over all its shortest paths; elsewhere it
-    takes the one of the widest that is used least so far: NVLink, not the network beside it.
+    With equal links, a message is cut into equal parts over all its shortest paths. Otherwise it takes the
+    least used one of the widest: NVLink, not the parallel network.
     """
     context().announce("shortest paths")
     return messages.quickest(
@@ -175,8 +169,8 @@ def _spread_algbw(problem: Problem) -> Fraction:
         pairs = np.argwhere(between)
         if len(pairs) > MOST_ROUTED:
             raise ScheduleError(
-                f"{topology.name}: an all-to-all of {len(pairs)} messages; they are routed up to "
-                f"{MOST_ROUTED}; the schedules treadle and bound price larger ones"
+                f"{topology.name}: an all-to-all of {len(pairs)} messages, of which at most "
+                f"{MOST_ROUTED} are routed; use the schedules treadle or bound"
             )
         loads = np.zeros(topology.n_links)
         router = Router(topology, collective)
@@ -198,9 +192,12 @@ def _of_schedule(
     topology, collective = problem.topology, problem.collective
 
     def by_formula(one: Problem, alpha_ns: int) -> Price:
-        rate = algbw if messages.model is None else _rate(one, schedule)
-        whole = alpha_beta_time(one.topology, collective, schedule, CURVE_SIZES[-1], alpha_ns=alpha_ns)
-        delay_s = max(0.0, float(whole - CURVE_SIZES[-1] / rate))
+        rate, size = algbw, CURVE_SIZES[-1]
+        if messages.model is not None:  # links have other rates than those of the schedule
+            low, high = (alpha_beta_time(one.topology, collective, schedule, n * size) for n in (1, 2))
+            rate = size / (high - low)
+        total = alpha_beta_time(one.topology, collective, schedule, size, alpha_ns=alpha_ns)
+        delay_s = max(0.0, float(total - size / rate))
         return CollectivePrice(rate, delay_s, TimeModel.ALPHA_BETA)
 
     formula = messages.quickest(problem, by_formula)
@@ -214,17 +211,10 @@ def _of_schedule(
     return CollectivePrice(formula.algbw, formula.delay_s, TimeModel.SIMULATED, curve)
 
 
-def _rate(problem: Problem, schedule: Schedule) -> Fraction:
-    """Bytes/s by which large sizes grow, where links have other rates than those it was made for."""
-    sizes = CURVE_SIZES[-1], 2 * CURVE_SIZES[-1]
-    low, high = (alpha_beta_time(problem.topology, problem.collective, schedule, size) for size in sizes)
-    return (sizes[1] - sizes[0]) / (high - low)
-
-
 def _farthest_s(problem: Problem, alpha_ns: int) -> float:
-    """Seconds after which the first rank can have heard from every rank of its group; a lower bound.
+    """Return a lower bound on the time until the first rank's data reaches its group, seconds.
 
-    An alpha for every rank on the way, and the latencies of its links.
+    It is the largest sum of link latencies and an alpha for every rank on the path.
     """
     topology, collective = problem.topology, problem.collective
     group: Sequence[int] = range(collective.n_ranks) if collective.groups is None else collective.groups[0]
@@ -245,3 +235,70 @@ def _farthest_s(problem: Problem, alpha_ns: int) -> float:
             f"the fabric"
         )
     return max(far[node] for node in members) / 1e9
+
+
+def shared_slowdowns(topology: Topology, problems: Sequence[Problem]) -> tuple[float, ...]:
+    """Return the factor, at least 1, by which each collective is slower while all run concurrently.
+
+    Up to `MOST_SHARING_RANKS` ranks: exact max-min rates of all groups of all concurrent collectives
+    (``treadle bound --jobs``), in proportion to the rate of each alone. For more ranks: a lower bound by dual
+    prices. If prices l allow collective j alone at most T_j(l), then concurrent rates r_j / x of any
+    schedules need x >= sum of r_j / T_j(l). The prices are those that prove each optimum, so collectives that
+    meet at a bottleneck of one of them are slowed down. The bound is exact if it equals the number of
+    collectives, since these can take turns.
+    """
+    from treadle.synthesis.jobs.max_min import max_min_rates  # imports a solver that few commands need
+
+    found = [find_bound(problem) for problem in problems]
+    proved = _proved(topology, problems, found)
+    is_large = topology.injection_bytes_per_s.any() or len(topology.compute_nodes) > MOST_SHARING_RANKS
+    if is_large or min(proved) > len(problems) - _ROUNDING:
+        return proved
+    alone = [bound.algbw for bound in found]
+    least = max(alone) / MOST_WEIGHT_RATIO
+    jobs: list[Job] = []
+    owner: list[int] = []
+    for number, (problem, rate) in enumerate(zip(problems, alone, strict=True)):
+        collective = problem.collective
+        for group in range(collective.n_groups or 1):
+            jobs.append(Job(f"{number}[{group}]", collective.member(group), max(rate, least)))
+            owner.append(number)
+    slowest = list(alone)
+    with start():
+        together = max_min_rates(topology, jobs).rates
+    for number, rate in zip(owner, together, strict=True):
+        slowest[number] = min(slowest[number], rate)
+    return tuple(float(max(Fraction(1), own / now)) for own, now in zip(alone, slowest, strict=True))
+
+
+def _proved(topology: Topology, problems: Sequence[Problem], found: Sequence[Bound]) -> tuple[float, ...]:
+    """Return lower bounds on the slowdowns, by the dual prices that prove each rate."""
+    slowdowns = [1.0] * len(problems)
+    for bound in found:
+        witness = bound.witness
+        if isinstance(witness, GroupDualCertificate):
+            lengths: _Lengths = witness.lengths
+        elif isinstance(witness, FlowDualCertificate):
+            lengths = tuple(map(Fraction, witness.lengths.tolist()))
+        else:  # a cut has no prices
+            continue
+        shares = [
+            _share(topology, problem, one.algbw, lengths)
+            for problem, one in zip(problems, found, strict=True)
+        ]
+        for number, share in enumerate(shares):
+            if share:
+                slowdowns[number] = max(slowdowns[number], sum(shares))
+    return tuple(slowdowns)
+
+
+def _share(topology: Topology, problem: Problem, rate: Fraction, lengths: _Lengths) -> float:
+    """Return the part of all links, weighted by prices, that a collective uses at its own rate; 0: none."""
+    try:
+        if problem.collective.kind is not CollectiveKind.ALLTOALL:
+            return float(rate / GroupDualCertificate(lengths).bound(topology, problem.collective))
+        scale = lcm(*{length.denominator for length in lengths})
+        integral = np.array([int(length * scale) for length in lengths], dtype=np.int64)
+        return float(rate / FlowDualCertificate(integral).bound(topology, problem.collective))
+    except ScheduleError:  # these prices prove nothing about the collective
+        return 0.0

@@ -1,1 +1,1 @@
-"""Tasks of devices' compute and communication streams, and when each of them runs."""
+"""Tasks of devices' compute and communication streams, and their start and end times."""

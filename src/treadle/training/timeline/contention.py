@@ -1,4 +1,4 @@
-"""How much longer tasks take while others of their device run."""
+"""Slowdown of tasks while others of their device run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from treadle.training.costs import Seconds, Traffic, exact, format_traffic
 from treadle.training.timeline.task import Task
 
 Slowdowns: TypeAlias = Callable[[tuple[Traffic, ...]], tuple[Seconds, ...]]
-"""As `Costs.slowdowns`."""
+"""See `Costs.slowdowns`."""
 
 
 def _none(running: tuple[Traffic, ...]) -> tuple[Seconds, ...]:
@@ -22,15 +22,15 @@ def _none(running: tuple[Traffic, ...]) -> tuple[Seconds, ...]:
 @displayed(own_fields)
 @dataclass(frozen=True)
 class Contention:
-    """What computing and communicating at once cost.
+    """Costs of overlap.
 
     Parameters
     ----------
     kappa : number
-        While a device computes and communicates, both take so many times as long: 1 (they do not meet) to
-        2 (no better than one after the other).
+        Factor by which computation and communication of a device are slower while both run: 1 (overlap is
+        free) to 2 (overlap gains nothing).
     slowdowns : callable
-        How many times longer communications take while several streams of a device communicate.
+        Factors by which communications are slower while several streams of a device communicate.
 
     Raises
     ------
@@ -48,13 +48,7 @@ class Contention:
             )
 
     def stretches(self, running: Sequence[Task]) -> list[Seconds]:
-        """Times as long that each of a device's running tasks takes, for now.
-
-        Parameters
-        ----------
-        running : sequence of Task
-            At most one of each stream.
-        """
+        """Return the factor by which each of a device's running tasks (one per stream) is slower."""
         moving = [place for place, task in enumerate(running) if not task.computes]
         meets = self.kappa != 1 and 0 < len(moving) < len(running)
         kappa: Seconds = exact(self.kappa) if meets else 1

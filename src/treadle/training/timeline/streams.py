@@ -1,8 +1,7 @@
-"""Runs tasks on streams: each starts when its stream is free and what it waits for has ended.
+"""Runs tasks on streams: each starts when its stream is free and the tasks it waits for have ended.
 
-Event-driven. When a task starts or ends, only those of its device whose stretch changes get a new end,
-at most one per stream: O(n log n) for n tasks on few streams. Numbers stay what they are: Fractions give
-exact times.
+Event-driven. When a task starts or ends, only tasks of its device whose slowdown changes get a new end, at
+most one per stream: O(n log n) for n tasks on few streams. Fractions give exact times.
 """
 
 from __future__ import annotations
@@ -22,24 +21,22 @@ _Stream = tuple[int, str]
 
 
 def run_tasks(tasks: Sequence[Task], contention: Contention = FREE) -> Timeline:
-    """Time of every task.
+    """Compute the start and end of every task.
+
+    At each time, first all ending tasks free their streams, then streams start the tasks that they can.
 
     Parameters
     ----------
     tasks : sequence of Task
-        In the order in which they are issued to their streams.
+        In the order of issue to their streams.
     contention : Contention
-        What running at once costs.
-
-    Returns
-    -------
-    Timeline
-        At each moment, first all that ends then frees its stream, then streams start what they can.
+        Costs of overlap.
 
     Raises
     ------
     ScheduleError
-        If tasks wait for each other, in a circle or by the order of their streams: the first that never runs.
+        If tasks wait for each other, in a cycle or by the order of their streams; names the first that never
+        runs.
 
     Examples
     --------
@@ -56,7 +53,7 @@ def run_tasks(tasks: Sequence[Task], contention: Contention = FREE) -> Timeline:
     followers: list[list[int]] = [[] for _ in tasks]
     stream_of = [(task.device, task.stream) for task in tasks]
     queues: dict[_Stream, tuple[deque[int], deque[int]]] = {}
-    """By stream what is yet to run: urgent tasks, and others."""
+    """Tasks by stream that have not begun: urgent ones, and others."""
     for place, task in enumerate(tasks):
         for other in set(task.waits_for):
             if not 0 <= other < len(tasks):
@@ -69,12 +66,12 @@ def run_tasks(tasks: Sequence[Task], contention: Contention = FREE) -> Timeline:
         of_device.setdefault(stream[0], []).append(stream)
     running: dict[_Stream, int] = {}
     progress: dict[int, tuple[Seconds, Seconds, Seconds, int]] = {}
-    """By running task the seconds that were left at a time, that time, its stretch since, and a version."""
+    """Remaining seconds of running tasks at a time, that time, their slowdown since, and a version."""
     events: list[tuple[Seconds, int, int]] = []
-    """(end, task, version), of which the latest version counts."""
+    """(end, task, version); only the latest version is valid."""
 
     def start(now: Seconds, streams: Iterable[_Stream]) -> set[int]:
-        """Start what can start on free streams; return the devices where something did."""
+        """Start tasks on free streams; return the devices with new tasks."""
         devices = set()
         for stream in streams:
             for queue in queues[stream]:
@@ -86,14 +83,14 @@ def run_tasks(tasks: Sequence[Task], contention: Contention = FREE) -> Timeline:
         return devices
 
     def stretch(now: Seconds, device: int) -> None:
-        """Give a device's running tasks their new ends."""
+        """Update the ends of a device's running tasks."""
         places = [running[stream] for stream in of_device[device] if stream in running]
         stretches = contention.stretches([tasks[place] for place in places])
         for place, factor in zip(places, stretches, strict=True):
             left, since, before, version = progress[place]
             if factor != before:
                 if before:
-                    # Rounded numbers may leave less than nothing.
+                    # rounding may leave a negative rest
                     left = max(left - (now - since) / before, exact(0))
                 progress[place] = left, now, factor, version + 1
                 heappush(events, (now + left * factor, place, version + 1))
@@ -119,12 +116,11 @@ def run_tasks(tasks: Sequence[Task], contention: Contention = FREE) -> Timeline:
                     touched.append(stream_of[follower])
         for device in devices | start(now, touched):
             stretch(now, device)
-    stuck = [place for place, n in enumerate(n_waits) if n]
-    stuck += [place for pair in queues.values() for queue in pair for place in queue]
-    if stuck:
-        task = tasks[min(stuck)]
+    blocked = [place for pair in queues.values() for queue in pair for place in queue]
+    if blocked:
+        task = tasks[min(blocked)]
         raise ScheduleError(
-            f"task {task.name} never runs on stream {task.stream} of device {task.device}: what it waits for "
-            "waits for it, or stands behind it"
+            f"task {task.name} never runs on stream {task.stream} of device {task.device}: a task that it "
+            "waits for waits for it, or is queued behind it"
         )
     return Timeline(tuple(tasks), tuple(starts), tuple(ends))

@@ -1,4 +1,4 @@
-"""What a device does in one go: a computation or a communication, on a stream, after others."""
+"""Tasks: computations or communications on a stream of a device, which wait for others."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from treadle.notebook import displayed, own_fields
 from treadle.training.costs import Seconds, Traffic
 
 COMPUTE_STREAM = "compute"
-"""Every device has one; its other streams communicate."""
+"""Name of the stream for computation; all other streams communicate."""
 
 
 class Category(StrEnum):
-    """What a task's time is reported as."""
+    """Category of a task's time in reports."""
 
     FORWARD = "forward"
     RECOMPUTE = "recompute"
@@ -36,26 +36,26 @@ class Task:
     ----------
     name : str
     device : int
-        A pipeline's stage, say: ranks that do the same at the same time are one device.
+        All ranks that do the same at the same time, e.g. a stage of a pipeline.
     stream : str
         `COMPUTE_STREAM`, or the name of a stream that communicates. Tasks of a device's stream run one at a
-        time, in the order of the list they stand in.
+        time, in the order of the list.
     seconds : number
-        While nothing else of the device runs; at least 0.
+        Duration while nothing else of the device runs; at least 0.
     waits_for : tuple of int
-        Places in the list of tasks that end before this one starts.
+        Indices of tasks that end before this one starts.
     category : Category
     traffic : Traffic, optional
         Kind and axes of a communication.
     size_bytes : int
-        Of a communication.
+        Size of a communication.
     is_urgent : bool
-        Overtakes tasks of its stream that have not begun, but no urgent one.
+        Overtakes tasks of its stream that have not begun, except urgent ones.
 
     Raises
     ------
     ScheduleError
-        If seconds are negative or no number, or a task of `COMPUTE_STREAM` communicates.
+        If seconds are negative or NaN, or a task of `COMPUTE_STREAM` communicates.
     """
 
     name: str
@@ -76,5 +76,5 @@ class Task:
 
     @property
     def computes(self) -> bool:
-        """It runs on the compute stream."""
+        """Whether the task runs on the compute stream."""
         return self.stream == COMPUTE_STREAM

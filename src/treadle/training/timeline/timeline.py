@@ -1,4 +1,4 @@
-"""When tasks run, and what the time of a device goes to."""
+"""Start and end of tasks, and the parts of a device's time."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from treadle.training.timeline.task import Category, Task
 @displayed(own_fields)
 @dataclass(frozen=True)
 class DeviceTime:
-    """A device's time from the first task's start to the last one's end, in parts that add up to it.
+    """Parts of a device's time from the first task's start to the last one's end.
 
     Parameters
     ----------
     compute_s : number
-        Seconds of its computations as they take alone.
+        Computation at full speed.
     contention_s : number
-        What they took longer because the device communicated meanwhile.
+        Slowdown of computation by concurrent communication.
     exposed_s : mapping from Category to number
-        Time in which it communicated and did not compute; where several streams did, each gets its share.
+        Communication without computation, divided equally among concurrent streams.
     idle_s : number
-        Time in which it did neither.
+        Neither computation nor communication.
     """
 
     compute_s: Seconds
@@ -44,7 +44,7 @@ class Timeline:
     ----------
     tasks : tuple of Task
     starts, ends : tuple of numbers
-        Seconds from 0, as many.
+        Seconds from 0, in the order of tasks.
     """
 
     tasks: tuple[Task, ...]
@@ -58,11 +58,11 @@ class Timeline:
 
     @cached_property
     def devices(self) -> tuple[int, ...]:
-        """All that have tasks."""
+        """All devices with tasks."""
         return tuple(sorted({task.device for task in self.tasks}))
 
     def device_time(self, device: int) -> DeviceTime:
-        """What the time of a device goes to: a sweep over the ends of its tasks, O(n log n)."""
+        """Return the parts of a device's time, by a sweep over starts and ends of its tasks, O(n log n)."""
         moments: list[tuple[Seconds, int, int]] = []
         compute: Seconds = 0
         for place, task in enumerate(self.tasks):

@@ -163,8 +163,8 @@ class AttributedGraph:
             number = self._number(edge.location, key, value, edge.line)
             if number.denominator != 1:
                 raise self.error(
-                    f"{edge.location}: bandwidth {format_value(value)}; expected an integer number of bytes/s, "
-                    f"or a string with a unit, such as {float(number):g}GB/s",
+                    f"{edge.location}: bandwidth {format_value(value)}; expected an integer number of "
+                    f"bytes/s, or a string with a unit, such as {float(number):g}GB/s",
                     edge.line,
                 )
             return self._bounded(edge, number)
