@@ -161,12 +161,12 @@ def test_shards_are_equal_where_there_are_any() -> None:
         ("a", 0, 0, ""),
         ("a" * 100, 5, 0, ""),
         ("a.B_-9", 7, 7, ""),
-        ("", 0, 0, "X: name '': expected letters, digits and _.- only"),
-        ("a" * 101, 0, 0, "expected letters"),
-        ("a b", 0, 0, "X: name 'a b': expected letters"),
-        ("a", -1, 0, "X: sizes -1 to 0 bytes are no range"),
-        ("a", 0, -1, "X: sizes 0 to -1 bytes are no range"),
-        ("a", 8, 7, "X: sizes 8 to 7 bytes are no range"),
+        ("", 0, 0, "X: name '': expected only A-Z, a-z, 0-9 and _.-"),
+        ("a" * 101, 0, 0, "expected only A-Z"),
+        ("a b", 0, 0, "X: name 'a b': expected only A-Z"),
+        ("a", -1, 0, "X: sizes -1 to 0 bytes are not a range"),
+        ("a", 0, -1, "X: sizes 0 to -1 bytes are not a range"),
+        ("a", 8, 7, "X: sizes 8 to 7 bytes are not a range"),
     ],
 )
 def test_headings_at_their_limits(name: str, low: int, high: int, message: str) -> None:

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from treadle.errors import FormatError
-from treadle.formats.cpu.judge import CpuInterpretation, execute_cpu_text
+from treadle.formats.cpu.judge import execute_cpu_text
 from treadle.formats.cpu.reader import parse_cpu_part
+from treadle.formats.judgement import Judgement
 
 
-def interpret_cpu_parts(texts: Sequence[str], *, source: str = "CPU XML") -> CpuInterpretation:
+def interpret_cpu_parts(texts: Sequence[str], *, source: str = "CPU XML") -> Judgement:
     """Put the parts of all ranks together and execute them as one text.
 
     Raises

@@ -327,7 +327,7 @@ def test_the_copy_of_a_shard_ties_no_trees_together() -> None:
     ("options", "message"),
     [
         ({"name": "a b"}, "name 'a b'"),
-        ({"min_bytes": 9, "max_bytes": 8}, "no range"),
+        ({"min_bytes": 9, "max_bytes": 8}, "not a range"),
         ({"pipeline_bytes": 24}, "multiple of 16"),
         ({"domains": [0]}, "1 domains, expected one for each of 3 ranks"),
     ],

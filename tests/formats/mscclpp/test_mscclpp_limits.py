@@ -111,12 +111,12 @@ def test_chunks_have_sixteen_bytes_and_calls_four_gigabytes(
             "no size is served: 5 chunks of 16 bytes need 80, the plan is for 4294967296 to 4294967295; "
             + REMEDY,
         ),
-        ({"name": "a b"}, "name 'a b': expected letters, digits and _.- only"),
-        ({"name": ""}, "name '': expected letters, digits and _.- only"),
-        ({"name": "a" * 101}, f"name '{'a' * 101}': expected letters, digits and _.- only"),
-        ({"min_bytes": 9, "max_bytes": 8}, "sizes 9 to 8 bytes are no range"),
-        ({"min_bytes": -1}, "sizes -1 to 0 bytes are no range"),
-        ({"max_bytes": -1}, "sizes 0 to -1 bytes are no range"),
+        ({"name": "a b"}, "name 'a b': expected only A-Z, a-z, 0-9 and _.-"),
+        ({"name": ""}, "name '': expected only A-Z, a-z, 0-9 and _.-"),
+        ({"name": "a" * 101}, f"name '{'a' * 101}': expected only A-Z, a-z, 0-9 and _.-"),
+        ({"min_bytes": 9, "max_bytes": 8}, "sizes 9 to 8 bytes are not a range"),
+        ({"min_bytes": -1}, "sizes -1 to 0 bytes are not a range"),
+        ({"max_bytes": -1}, "sizes 0 to -1 bytes are not a range"),
         ({"pipeline_bytes": 24}, "slices of 24 bytes: expected a multiple of 16"),
         ({"pipeline_bytes": -16}, "slices of -16 bytes: expected a multiple of 16"),
         ({"domains": [0] * 4}, "4 domains, expected one for each of 5 ranks"),
@@ -243,7 +243,7 @@ def test_what_nobody_sends_is_not_received() -> None:
     program = program_from_operations(
         CollectiveKind.BROADCAST, [[], [receive]], n_chunks=1, shard_offset=[0, 1, 1], root=0
     )
-    with pytest.raises(ScheduleError, match=r"^MSCCL\+\+: operation 0 receives what nobody sends$"):
+    with pytest.raises(ScheduleError, match=r"^MSCCL\+\+: operation 0 receives what no rank sends$"):
         list_operations(program)
 
 

@@ -1,4 +1,4 @@
-"""Chakra execution traces: what their writer, reader and judge are."""
+"""Chakra execution traces: the record of the format."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FORMATS = (
         write="treadle.formats.chakra.writer:write",
         read="treadle.formats.chakra.judge:read",
         judge="treadle.formats.chakra.judge:judge",
-        load="treadle.formats.chakra.loading:load",
+        load="treadle.formats.chakra.writer:load",
         is_per_rank=True,
         files="one trace a rank",
         readers="simulators such as ASTRA-sim",

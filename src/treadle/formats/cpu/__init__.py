@@ -1,4 +1,4 @@
-"""CPU XML: what its writer, reader and judge are."""
+"""CPU XML: the record of the format."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FORMATS = (
         write="treadle.formats.cpu.writer:write",
         read="treadle.formats.cpu.reader:read",
         judge="treadle.formats.cpu.judge:judge",
-        load="treadle.formats.cpu.loading:load",
+        load="treadle.formats.cpu.writer:load",
         files="one XML",
         readers="interpreters over MPI or UCX; `treadle.runtime.mpi_text`, `libfabric_text`",
         collectives="all six",

@@ -1,4 +1,4 @@
-"""ForestColl's tree XML: what its writer, reader and judge are."""
+"""ForestColl's tree XML: the record of the format."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FORMATS = (
         write="treadle.formats.forestcoll.writer:write",
         read="treadle.formats.forestcoll.reader:read",
         judge="treadle.formats.forestcoll.judge:judge",
-        load="treadle.formats.forestcoll.loading:load",
+        load="treadle.formats.forestcoll.writer:load",
         files="one XML",
         readers="compilers of ForestColl's schedules",
         collectives="allgathers of trees",

@@ -128,7 +128,7 @@ def list_operations(program: Program) -> Operations:
     receives = np.flatnonzero(np.isin(program.operation_kind, (RECEIVE, RECEIVE_REDUCE)))
     lost = receives[partner[receives] < 0]
     if lost.size:
-        raise ScheduleError(f"MSCCL++: operation {lost[0]} receives what nobody sends")
+        raise ScheduleError(f"MSCCL++: operation {lost[0]} receives what no rank sends")
     send_of = dict(zip(receives.tolist(), partner[receives].tolist(), strict=True))
     return Operations(
         program.operation_rank.tolist(),

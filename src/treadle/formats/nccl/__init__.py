@@ -1,4 +1,4 @@
-"""NCCL graphs: what their writer, reader and judge are."""
+"""NCCL graph files: the record of the format."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FORMATS = (
         write="treadle.formats.nccl.writer:write",
         read="treadle.formats.nccl.reader:read",
         judge="treadle.formats.nccl.judge:judge",
-        load="treadle.formats.nccl.loading:load",
+        load="treadle.formats.nccl.writer:load",
         files="one XML, or one a box",
         readers="NCCL",
         collectives="ring plans of allgather, reduce-scatter, allreduce",

@@ -1,4 +1,4 @@
-"""Route files: what their writers, readers and judges are."""
+"""Route files as JSON, CSV and XML: the records of the formats."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FORMATS = tuple(
         write=f"treadle.formats.routes.writer:write_{form}",
         read=f"treadle.formats.routes.reader:read_{form}",
         judge=f"treadle.formats.routes.judge:judge_{form}",
-        load="treadle.formats.routes.loading:load",
+        load="treadle.formats.routes.writer:load",
         holds_routes=True,
         files=f"one {form.upper()}",
         readers="tools that program adapters",

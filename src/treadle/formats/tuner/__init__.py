@@ -1,4 +1,4 @@
-"""NCCL tuner tables: what their writer, reader and judge are."""
+"""NCCL tuner tables: the record of the format."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FORMATS = (
         write="treadle.formats.tuner.writer:write",
         read="treadle.formats.tuner.reader:read",
         judge="treadle.formats.tuner.judge:judge",
-        load="treadle.formats.tuner.loading:load",
+        load="treadle.formats.tuner.writer:load",
         holds_ranges=True,
         files="one CSV",
         readers="NCCL with its example tuner plugin",
