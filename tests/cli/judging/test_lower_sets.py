@@ -64,7 +64,7 @@ def test_a_size_chooses_one_text(path: Path, tmp_path: Path, capsys: pytest.Capt
     for command, words in (
         (["-o", str(tmp_path / "all.xml")], "3 ranges of sizes, a text for each; name a folder"),
         ([], "3 ranges of sizes, a text for each; name a folder"),
-        (["--to", "cpu-xml", "-o", str(tmp_path / "all.xml")], "its runtimes choose by no size"),
+        (["--to", "cpu-xml", "-o", str(tmp_path / "all.xml")], "its runtimes cannot choose by size"),
         (["--to", "cpu-xml", "--min-size", "1K"], "--min-size is for msccl-xml, mscclpp-json and nccl-tuner"),
         (["--min-size", "2K", "--max-size", "1K", "-o", f"{tmp_path}/"], "expected no less than 0, rising"),
         (["--min-size", "1", "-o", f"{tmp_path}/"], "unit"),

@@ -178,7 +178,7 @@ def test_sizes_are_for_traces_only(tmp_path: Path, capsys: pytest.CaptureFixture
     assert main(["lower", plan, "--to", "chakra", "-o", str(tmp_path / "t")]) == 2
     assert "give one (--size 64MB)" in capsys.readouterr().err
     several = planning.lower(planning.solve("ring(3)", "allgather").plan, to="chakra", size_bytes=9)
-    with pytest.raises(ScheduleError, match="3 files are no single text"):
+    with pytest.raises(ScheduleError, match="3 files, expected one"):
         assert several.text
 
 

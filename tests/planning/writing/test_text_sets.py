@@ -200,8 +200,8 @@ def test_what_cannot_be_is_refused_in_one_line() -> None:
     many = plan_set("dgx_a100:1", "allgather", ("one-shot", "ring") * 3, (100, 200, 300, 400, 500))
     short = plan_set("dgx_a100:1", "allgather", ("one-shot", "ring"), (2048,), 4096, 1024)
     for words, call in (
-        ("3 ranges of sizes, and a text of msccl-xml is for one; lower_set writes", lambda: lower(plan)),
-        ("and a text of cpu-xml is for one; its runtimes", lambda: lower(plan, to="cpu-xml")),
+        ("3 ranges of sizes, and a file of msccl-xml is for one; lower_set writes", lambda: lower(plan)),
+        ("and a file of cpu-xml is for one; its runtimes", lambda: lower(plan, to="cpu-xml")),
         ("no runtime chooses from several", lambda: lower_set(plan, to="chakra", size_bytes=1)),
         (
             "6 texts, and the legacy runtime reads 4 in all; solve with --max",
@@ -214,7 +214,7 @@ def test_what_cannot_be_is_refused_in_one_line() -> None:
         ),
         ("expected no less than 0, rising", lambda: lower_set(plan, min_size_bytes=2, max_size_bytes=1)),
         ("it serves from 1KB to 4KB", lambda: lower_set(short, min_size_bytes="1MB")),
-        ("no schedule of the plan serves", lambda: lower(short, size_bytes=100)),
+        ("the plan has no schedule for the given", lambda: lower(short, size_bytes=100)),
     ):
         with pytest.raises((ScheduleError, InfeasibleError)) as caught:
             call()
