@@ -195,7 +195,7 @@ def test_what_cannot_be_served_is_refused_before_anything_is_registered(
     for paths, root, said in (
         ([send], None, "a broadcast; use root="),
         ([gather], 0, "not a broadcast; omit root=0"),
-        ([exchange], None, "hands no alltoall to plans"),
+        ([exchange], None, "uses no plans for alltoall"),
         ([gather, gather], None, "two plans are named"),
         ([long], None, "operations, the limit is 64"),
     ):

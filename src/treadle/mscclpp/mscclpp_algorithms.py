@@ -65,7 +65,7 @@ def register(
     for row in rows if not accept_any_reduction else ():
         if row.collective in SUMS:
             raise ScheduleError(
-                f"{row.path}: MSCCL++ always sums, and its selectors do not see the reduction of a call; if all "
+                f"{row.path}: MSCCL++ always sums, and selectors do not see the reduction of a call; if all "
                 f"{row.collective} calls are sums, use accept_any_reduction=True"
             )
     twice = [name for name, count in Counter(row.name for row in rows).items() if count > 1]

@@ -88,7 +88,7 @@ class PlanRow:
         )
 
     def fits(self, size: int) -> bool:
-        """Whether chunks are multiples of 16 bytes for a size of the larger buffer; otherwise execution throws."""
+        """Whether chunks of a buffer of `size` bytes are multiples of 16 bytes; else execution throws."""
         if size % self.n_ranks and self.collective in ("allgather", "reducescatter"):
             return False
         part = size // self.n_ranks

@@ -85,7 +85,7 @@ def test_a_plan_of_one_range_joins_a_set(
     said = " ".join(capsys.readouterr().out.split())
     assert "1 file of msccl-xml for azure, next to 3 files of other plans" in said
     assert "range from 1MB: ring, LL128" in said
-    assert "warning LL128 is right only" in said
+    assert "warning LL128 is correct only" in said
     assert sorted(file.name for file in (folder / "texts").glob("one*")) == ["one.01.1MB-.xml"]
     assert main(["lower", str(other), "-o", f"{folder}/", "--profile", "legacy"]) == 2
     assert "a runtime reads one kind" in capsys.readouterr().err

@@ -109,8 +109,8 @@ def test_one_text_is_for_one_range() -> None:
         if not one.holds_ranges and not one.deliver and one.name == "cpu-xml"
     )
     assert said(lambda: lower(plan, to=without.name)) == (
-        "the plan has 2 ranges of sizes, and a file of cpu-xml is for one; its runtimes cannot choose by size, "
-        "size_bytes (--size) selects the one of a size"
+        "the plan has 2 ranges of sizes, and a file of cpu-xml is for one; its runtimes cannot choose by "
+        "size, size_bytes (--size) selects the one of a size"
     )
     assert said(lambda: lower_set(plan, to="cpu-xml")) == (
         "cpu-xml: no runtime chooses from several such texts by size; lower one (--size)"

@@ -57,7 +57,7 @@ def test_what_would_mislead_is_refused_and_changes_nothing(tmp_path: Path) -> No
     for words, place, lowered in (
         ("are for the same calls; narrow one", folder, made(label="b", profile="legacy")),
         ("a runtime reads one kind", folder, made(REDUCE, label="b")),
-        ("5 texts, the legacy runtime reads 4", folder, three_more()),
+        ("5 files, the legacy runtime reads 4", folder, three_more()),
         ("contains 'mine.txt' and no set", foreign, made()),
         ("is a file; name a folder", file, made()),
     ):

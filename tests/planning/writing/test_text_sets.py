@@ -176,7 +176,7 @@ def test_protocols_of_the_plan_cut_ranges() -> None:
     ]
     for one in found.ranges:
         assert f'proto="{one.protocol}"'.encode() in one.text.data[:200]
-    assert any("LL128 is right only" in word for one in found.ranges for word in one.made.cautions)
+    assert any("LL128 is correct only" in word for one in found.ranges for word in one.made.cautions)
     asked = lower_set(plan, protocol="LL", instances=1)
     assert [(one.text.min_bytes, one.protocol) for one in asked.ranges] == [(0, "LL"), (10001, "LL")]
     assert len(lower_set(plan, to="mscclpp-json", instances=1).ranges) == len(
@@ -204,7 +204,7 @@ def test_what_cannot_be_is_refused_in_one_line() -> None:
         ("and a file of cpu-xml is for one; its runtimes", lambda: lower(plan, to="cpu-xml")),
         ("no runtime chooses from several", lambda: lower_set(plan, to="chakra", size_bytes=1)),
         (
-            "6 texts, and the legacy runtime reads 4 in all; solve with --max",
+            "6 files, and the legacy runtime reads 4 in all; solve with --max",
             lambda: lower_set(many, profile="legacy"),
         ),
         ("--protocol LL64: expected Simple, LL, LL128", lambda: lower_set(plan, protocol="LL64")),
@@ -213,7 +213,7 @@ def test_what_cannot_be_is_refused_in_one_line() -> None:
             lambda: lower_set(plan, to="cpu-xml", protocol="LL"),
         ),
         ("expected no less than 0, rising", lambda: lower_set(plan, min_size_bytes=2, max_size_bytes=1)),
-        ("it serves from 1KB to 4KB", lambda: lower_set(short, min_size_bytes="1MB")),
+        ("it supports from 1KB to 4KB", lambda: lower_set(short, min_size_bytes="1MB")),
         ("the plan has no schedule for the given", lambda: lower(short, size_bytes=100)),
     ):
         with pytest.raises((ScheduleError, InfeasibleError)) as caught:

@@ -1,4 +1,4 @@
-"""Scattered messages gathered in scratch and sent as one (MSCCL XML, which addresses buffers by place)."""
+"""Gathers scattered messages in scratch and sends them as one, in MSCCL XML, where buffers have offsets."""
 
 from __future__ import annotations
 
@@ -9,44 +9,33 @@ from treadle.formats.msccl.block_assignment import Limits, Pieces
 from treadle.program.program import OperationKind
 
 _Side = tuple[int, ...]
-"""Pieces that follow each other on a stream: those that send messages, or those that receive them."""
+"""Consecutive parts of a stream: those that send messages, or those that receive them."""
 
 
 def consolidate_messages(pieces: Pieces, limits: Limits) -> Pieces:
-    """Make one message of several scattered ones between two ranks.
+    """Merge several scattered messages between two ranks into one.
 
-    A message costs a latency, and a step of the thread blocks at both ends. Messages of one stream and one
-    step of the program are copied side by side into scratch as soon as each is there, sent together, and
-    copied to where they belong; copies are on thread blocks of their own.
-
-    Parameters
-    ----------
-    pieces : Pieces
-        Without channels yet; not changed.
-    limits : Limits
-        A message has at most `limits.chunks` chunks.
-
-    Returns
-    -------
-    Pieces
-        The same if nothing can be gathered. Receives that reduce are left alone: their sums lie where the
-        rank's own terms do.
+    A message costs a latency, and a step of the thread blocks at both ends. The messages of one stream and
+    one step of the program are copied next to each other into scratch as soon as each is there, sent
+    together, and copied to their targets; copies are on separate thread blocks. `pieces` has no channels yet
+    and is not changed; it is returned if nothing can be merged. Receives that reduce are not merged, because
+    their sums are stored where the rank's own terms are.
 
     Notes
     -----
-    Each message has room of its own in the stage, so nothing waits for room. A group's message takes the
-    place of its last part in both ranks' lists, so the lists stay a common order. What waited for a part's
-    send waits for its copy into the stage, what waited for its receive for the copy out of it; a group ends
-    before the first operation of the receiver that waits for one of its parts.
+    Each merged message has its own place in the stage, so nothing waits for a free one. It has the position
+    of its last part in both ranks' lists, so the lists stay a common order. Operations that waited for a part's
+    send wait for its copy into the stage, those that waited for its receive wait for the copy out of it. A
+    group ends before the first operation of the receiver that waits for one of its parts.
     """
     sides = {piece: side for group in _groups(pieces, limits) for side in group for piece in side}
     if not sides:
         return pieces
     new = Pieces(pieces.program, stage_chunks=[0] * pieces.program.n_ranks)
     number: dict[int, int] = {}
-    """Of each old piece the new one at whose end its effect, or its reading, is over."""
+    """New part at whose end the old part's effect, or its reading, is complete."""
     base: dict[_Side, int] = {}
-    """Where the message of each group begins in its rank's stage."""
+    """Position of each merged message in its rank's stage."""
 
     def add(
         piece: int, kind: OperationKind, waits: list[int], staged: tuple[int, int] = (-1, -1), count: int = 0
@@ -84,9 +73,9 @@ def consolidate_messages(pieces: Pieces, limits: Limits) -> Pieces:
 
 
 def _groups(pieces: Pieces, limits: Limits) -> Iterator[tuple[_Side, _Side]]:
-    """Yield the sends and the receives of at least two messages that can be one."""
+    """Yield the sends and the receives of two or more messages that can be merged."""
     needed = [len(pieces.operation)] * len(pieces.operation)
-    """The first piece that waits for each."""
+    """The first part that waits for each part."""
     for piece, waits in enumerate(pieces.waits):
         for wait in waits:
             needed[wait] = min(needed[wait], piece)

@@ -1,9 +1,8 @@
-"""MSCCL XML as messages: the steps of all thread blocks in an order that their waits allow.
+"""Converts MSCCL XML to messages: the steps of all thread blocks in an order that their waits allow.
 
-A thread block is one thread of steps, so each of its steps waits for the one before. Messages have the sizes,
-the streams and the order of the text. Its memory is another than a program's: scratch that holds several
-versions of a chunk side by side has no counterpart, so buffers are not told apart, and what the text does
-with data is its judge's affair.
+A thread block is one thread, so each of its steps waits for the previous one. Messages keep the sizes,
+streams and order of the file. Scratch that has several versions of a chunk has no counterpart in a program, so
+buffers are not distinguished; the verifier checks what the file does with the data.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ _ADDING = {"rrc", "rrs", "rrcs"}
 
 
 def traffic(data: bytes, terms: Terms) -> Traffic:
-    """What the ranks send each other."""
+    """Return the messages between the ranks."""
     text, source = decoded(data, terms, "MSCCL XML")
     algorithm = first_parsed(text, terms.profile, source)
     kind = CollectiveKind(_KINDS.get(algorithm.collective, algorithm.collective))
@@ -29,7 +28,7 @@ def traffic(data: bytes, terms: Terms) -> Traffic:
     edges = find_edges(algorithm)
     order = find_order(algorithm, edges)
     if order is None:
-        raise ScheduleError(f"{source}: its steps wait for each other in a circle")
+        raise ScheduleError(f"{source}: its steps wait for each other in a cycle")
     first: dict[int, int] = {}
     sender: dict[int, int] = {}
     for stream in edges.messages:
@@ -74,7 +73,7 @@ def _add(
     first: int | None,
     depth: int,
 ) -> tuple[int, ...]:
-    """Append what a step does; what its end is known by."""
+    """Append the operations of a step; return those that show its end."""
     _, send, receive, channel = algorithm.blocks[step.block]
     if step.type == "nop":
         return waits

@@ -61,7 +61,7 @@ def parts_of(program: Program) -> int:
 def regrid(program: Program, parts: int, topology: Topology, *, by_step: bool = False) -> Grid:
     """Return the program with every shard (or the entire buffer) in `parts` chunks.
 
-    `parts` is at least `parts_of(program)`. The j-th of k old chunks begins at new chunk floor(j * parts / k).
+    `parts` is at least `parts_of(program)`. Old chunk j of k begins at new chunk floor(j * parts / k).
     The loss compares loads of the busiest link of `topology`: per step, or (default) of all messages.
     """
     old = parts_of(program)
