@@ -218,12 +218,12 @@ def test_one_rank_asks_for_no_more_sums_than_the_others() -> None:
     with pytest.raises(ScheduleError) as caught:
         check_shares(program, asked(0, 0, 4))
     assert str(caught.value) == (
-        "MSCCL++: slow: rank 2 asks its switch for 100% of the sums, so that 50% of its link's rate pass; "
-        "80% pass if all 4 ranks ask for as much: use a plan with a root at every rank"
+        "MSCCL++: slow: rank 2 triggers 100% of the in-network sums, so that 50% of its link's rate pass; "
+        "80% pass if all 4 ranks trigger as many; use a plan with a root at every rank"
     )
     # 1 + 9/16 is 5/4 of 1 + 1/4
     check_shares(program, asked(0, 9, 7, 0))
-    with pytest.raises(ScheduleError, match="rank 1 asks its switch for 59% of the sums, so that 63% of"):
+    with pytest.raises(ScheduleError, match="rank 1 triggers 59% of the in-network sums, so that 63% of"):
         check_shares(program, asked(0, 10, 7, 0))
 
 

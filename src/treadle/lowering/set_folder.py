@@ -131,7 +131,7 @@ def _kept(target: Path, lowered: LoweredSet) -> tuple[list[RangedText], dict[str
     if not is_set_folder(target):
         for entry in sorted(target.iterdir()):
             raise FormatError(
-                f"contains {entry.name!r} and no set; name a new folder (-o texts/)", source=str(target)
+                f"contains {entry.name!r} and no set; name a new folder (-o FOLDER/)", source=str(target)
             )
         return [], {}
     manifest = _read_manifest(target / MANIFEST)

@@ -104,11 +104,11 @@ def test_chunks_have_sixteen_bytes_and_calls_four_gigabytes(
     [
         (
             {"max_bytes": 79},
-            "no size is served: 5 chunks of 16 bytes need 80, the plan is for 0 to 79; " + REMEDY,
+            "no size is supported: 5 chunks of 16 bytes need 80, the plan is for 0 to 79; " + REMEDY,
         ),
         (
             {"min_bytes": 2**32},
-            "no size is served: 5 chunks of 16 bytes need 80, the plan is for 4294967296 to 4294967295; "
+            "no size is supported: 5 chunks of 16 bytes need 80, the plan is for 4294967296 to 4294967295; "
             + REMEDY,
         ),
         ({"name": "a b"}, "name 'a b': expected only A-Z, a-z, 0-9 and _.-"),
@@ -123,12 +123,12 @@ def test_chunks_have_sixteen_bytes_and_calls_four_gigabytes(
         ({"protocol": "LL" * 21}, f"protocol '{'LL' * 20}': expected Simple or LL"),
         (
             {"protocol": "LL"},
-            "LL sends twice the data and stages all of it, so it is for small calls: say --max-size, such as "
+            "LL sends twice the data and stages all of it, so it is for small calls; use --max-size, such as "
             "256K",
         ),
         (
             {"protocol": "LL", "max_bytes": 2**20, "pipeline_bytes": 16},
-            "LL packets flow as they are: leave --pipeline out",
+            "LL packets need no pipeline; omit --pipeline",
         ),
         (
             {"protocol": "LL", "max_bytes": 2**20, "domains": [0, 0, 0, 1, 1]},
@@ -173,7 +173,7 @@ def test_what_asks_a_switch_names_none_of_a_fabrics(kind: CollectiveKind, name: 
         traffic(text.encode(), Terms(source="a.json"))
     source, where, said = str(caught.value).split(": ")
     assert (source, where.split()[0]) == ("a.json", "gpu")
-    assert said == f"{name} asks a switch, and the plan does not say which of the fabric's"
+    assert said == f"{name} is an in-network operation, and the plan does not name its switch"
 
 
 def test_a_plan_is_played_only_if_its_shape_is_right() -> None:

@@ -170,10 +170,10 @@ def unequal(plan: Text) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (without("upkt"), "nobody reads the packets"),
+        (without("upkt"), "no block reads the packets"),
         (second, "a second time"),
         (shifted_scratch, "lie where other data do"),
-        (without("rlxsignal", "rlxwait"), "may still read packets of the launch before"),
+        (without("rlxsignal", "rlxwait"), "may still read packets of the last launch"),
         (without("ppkt"), "waits for ever"),
         (unequal, "does not take these"),
         (lambda plan: plan.update(max_message_size=2**33), "offsets of 32 bits"),

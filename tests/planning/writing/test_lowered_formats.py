@@ -65,7 +65,7 @@ def test_a_rank_that_asks_for_all_is_refused() -> None:
     equal = frozenset((chunk, chunk) for chunk in range(8))
     check_shares(program, Asked(equal, equal))
     one = frozenset((3, chunk) for chunk in range(8))
-    with pytest.raises(ScheduleError, match=r"rank 3 asks its switch for 100% .* 50% .* 89% pass"):
+    with pytest.raises(ScheduleError, match=r"rank 3 triggers 100% .* 50% .* 89% pass"):
         check_shares(program, Asked(one, one))
 
 

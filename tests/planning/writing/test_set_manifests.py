@@ -204,7 +204,7 @@ def test_folders_that_hold_something_else(tmp_path: Path) -> None:
     assert not is_set_folder(tmp_path)
     with pytest.raises(FormatError) as caught:
         _kept(tmp_path, lowered(text()))
-    assert str(caught.value) == (f"{tmp_path}: contains 'a' and no set; name a new folder (-o texts/)")
+    assert str(caught.value) == (f"{tmp_path}: contains 'a' and no set; name a new folder (-o FOLDER/)")
     with pytest.raises(FormatError) as caught:
         _kept(tmp_path / "a", lowered(text()))
     assert str(caught.value) == f"{tmp_path / 'a'}: is a file; name a folder for a set"

@@ -227,7 +227,7 @@ def test_ranges_that_cannot_be_written_are_left_out() -> None:
     plan = plan_set("dgx_a100:1", "allgather", ("one-shot", "ring", "one-shot"), (64, 4096))
     found = lower_set(plan, to="mscclpp-json")
     assert [(first, last) for first, last, _ in found.left_out] == [(0, 63)]
-    assert "no size is served" in found.left_out[0][2]
+    assert "no size is supported" in found.left_out[0][2]
     assert [text.min_bytes for text in found.texts if not text.fills_in] == [64, 4096]
     assert found.faults == ()
     packets = lower_set(plan, to="mscclpp-json", protocol="LL")
@@ -237,7 +237,7 @@ def test_ranges_that_cannot_be_written_are_left_out() -> None:
     ]
     assert {text.min_bytes for text in packets.texts} == {64}
     assert packets.faults == ()
-    with pytest.raises(InfeasibleError, match="no size is served"):
+    with pytest.raises(InfeasibleError, match="no size is supported"):
         lower_set(plan, to="mscclpp-json", max_size_bytes=63)
 
 

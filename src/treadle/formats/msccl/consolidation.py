@@ -21,12 +21,10 @@ def consolidate_messages(pieces: Pieces, limits: Limits) -> Pieces:
     and is not changed; it is returned if nothing can be merged. Receives that reduce are not merged, because
     their sums are stored where the rank's own terms are.
 
-    Notes
-    -----
-    Each merged message has its own place in the stage, so nothing waits for a free one. It has the position
-    of its last part in both ranks' lists, so the lists stay a common order. Operations that waited for a part's
-    send wait for its copy into the stage, those that waited for its receive wait for the copy out of it. A
-    group ends before the first operation of the receiver that waits for one of its parts.
+    Each merged message has its own place in the stage, so nothing waits for a free one. It has
+    the position of its last part in both ranks' lists, so the lists stay a common order. Operations that
+    waited for a part's send wait for its copy into the stage, those that waited for its receive wait for the
+    copy out of it. A group ends before the first operation of the receiver that waits for one of its parts.
     """
     sides = {piece: side for group in _groups(pieces, limits) for side in group for piece in side}
     if not sides:

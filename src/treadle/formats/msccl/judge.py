@@ -23,8 +23,8 @@ from treadle.formats.msccl.reader import (
 Value = tuple[tuple[int, int, int], ...]
 """Sum of contributions, by chunk: (chunk, ranks that contributed, ranks that did so more than once).
 
-Ranks are bit sets. A correct result has each contribution exactly once, so the counts 0, 1 and "more" suffice;
-a sum keeps "more". Nearly every value is about one chunk.
+Ranks are bit sets. A correct result has each contribution exactly once, so the counts 0, 1 and "more"
+suffice; a sum keeps "more". Nearly every value is about one chunk.
 """
 
 EMPTY: Value = ()
@@ -136,6 +136,11 @@ def interpret_msccl_xml(
 ) -> Judgement:
     """Parse and execute a file.
 
+    Violations are: limits exceeded, offsets out of range, sends without receives, cycles, two steps of a rank
+    on the same chunk in no defined order (one of them writing), undefined data read, input written out of
+    place, and wrong results: each output chunk must have every contribution exactly once. At most
+    `MAX_VIOLATIONS` are listed.
+
     Parameters
     ----------
     text : str
@@ -149,14 +154,6 @@ def interpret_msccl_xml(
     fifo_depth : int, optional
         Also find deadlocks of streams that buffer at most this number of messages: NCCL's connections have 8
         slots, and in a step larger than those both ends take part at the same time: 0. Default: unlimited.
-
-    Returns
-    -------
-    Judgement
-        Violations are: limits exceeded, offsets out of range, sends without receives, cycles, two steps of a
-        rank on the same chunk in no defined order (one of them writing), undefined data read,
-        input written out of place, and wrong results: each output chunk must have every contribution exactly
-        once. At most `MAX_VIOLATIONS` are listed.
 
     Raises
     ------

@@ -7,8 +7,8 @@ src/graph/tuning.cc of microsoft/msccl.
 
 All use the first file that matches a call. msccl-executor-nccl reads its folder in the order of names, msccl
 reads the files in the order of its variable. RCCL, and the library msccl-scheduler, use the order in which
-the file system lists the folder: there, no two files may match the same call. The variable ``MSCCL_SCHEDULER``
-names no library, so that msccl-executor-nccl does not look for msccl-scheduler.
+the file system lists the folder: there, no two files may match the same call. The variable
+``MSCCL_SCHEDULER`` names no library, so that msccl-executor-nccl does not look for msccl-scheduler.
 """
 
 from __future__ import annotations

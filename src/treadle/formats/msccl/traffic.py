@@ -1,8 +1,8 @@
 """Converts MSCCL XML to messages: the steps of all thread blocks in an order that their waits allow.
 
 A thread block is one thread, so each of its steps waits for the previous one. Messages keep the sizes,
-streams and order of the file. Scratch that has several versions of a chunk has no counterpart in a program, so
-buffers are not distinguished; the verifier checks what the file does with the data.
+streams and order of the file. Scratch that has several versions of a chunk has no counterpart in a program,
+so buffers are not distinguished; the verifier checks what the file does with the data.
 """
 
 from __future__ import annotations

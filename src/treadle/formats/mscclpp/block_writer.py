@@ -1,4 +1,8 @@
-"""One thread block of an MSCCL++ plan, operation by operation."""
+"""Writes one thread block of an MSCCL++ plan, operation by operation.
+
+The threads of a block do not wait for each other: a ``nop`` synchronizes them. One is written between a wait
+and the operations after it, between moves and a signal, and between two operations on the same data.
+"""
 
 from __future__ import annotations
 
@@ -25,15 +29,11 @@ _T = TypeVar("_T")
 _LETTERS = "ios"
 Json = dict[str, Any]
 Access = tuple[Hashable, int, int, bool]
-"""Memory, first chunk, one past the last, whether it is written."""
+"""Memory, first chunk, one past the last, and whether it is written."""
 
 
 class BlockWriter:
-    """Writes what one rank does in one lane.
-
-    The threads of a block run on without each other: a ``nop`` lines them up. One is written between a wait
-    and what follows, between data moved and a signal, and between two operations on the same data.
-    """
+    """Writer of one rank's block of a thread-block program."""
 
     def __init__(
         self,
@@ -53,13 +53,13 @@ class BlockWriter:
         self._moved: list[Access] = []
         self._lent: list[Access] = []
         self._puts: list[Json] = []
-        """What the proxy was given, in order."""
+        """Operations of the proxy, in order."""
         self._has_waited = False
         self._sent: Counter[tuple[int, int, int]] = Counter()
-        """Sends of each source and chunks."""
+        """Number of sends for each source and chunks."""
 
     def write(self, numbers: Sequence[int], pipeline_bytes: int, count: int) -> MscclppBlock:
-        """The block of these operations, in a pipeline of slices unless `pipeline_bytes` is 0."""
+        """Return the block of these operations, in a pipeline of slices unless `pipeline_bytes` is 0."""
         body = self._run_all(numbers)
         self._line_up()
         if pipeline_bytes:
@@ -70,7 +70,7 @@ class BlockWriter:
         return self._block
 
     def _run_all(self, numbers: Sequence[int]) -> int:
-        """Greet the peers, then do these operations; where in the block the latter begin."""
+        """Write a greeting of the peers, then these operations; return the position of the latter."""
         for number in numbers:
             if self._all.kind[number] != COPY:
                 self._channel(number)
@@ -104,7 +104,7 @@ class BlockWriter:
                 self._move(self._touched(number), "copy", [source], [target])
 
     def _send(self, run: list[int]) -> None:
-        """Data to each peer, then signals."""
+        """Write moves of data to each peer, then signals."""
         every, messages = self._all, self._messages
         pushed = [send for send in run if send not in messages.pulled and send not in messages.stored]
         same: dict[tuple[int, int, int, str], list[int]] = defaultdict(list)
@@ -119,7 +119,7 @@ class BlockWriter:
         self._signal("signal", [send for send in run if send not in far])
 
     def _put(self, sends: list[int], kind: str) -> None:
-        """The same chunks to several peers; the proxy signals by itself."""
+        """Write moves of the same chunks to several peers; the proxy signals by itself."""
         sources = [self._end(send, "source") for send in sends]
         targets = [self._remote_target(send, kind) for send in sends]
         touched = self._touched(sends[0])
@@ -131,7 +131,7 @@ class BlockWriter:
         self._lent.extend(touched)
 
     def _multicast(self, sends: list[int]) -> bool:
-        """One store to all ranks of a group through a switch, where that is what these sends are."""
+        """Write one store to all ranks of a group through a switch, if these sends are such a store."""
         every = self._all
         peers = [every.peer[send] for send in sends]
         receives = [every.receive_of[send] for send in sends]
@@ -150,13 +150,13 @@ class BlockWriter:
         if len(places) > 1 or not any(low <= first and past <= end for low, end in own):
             return False
         source, target = self._end(sends[0], "source"), self._switch("o", group, places.pop(), past - first)
-        # storing what is read onto itself, in place, is no conflict with itself
+        # Storing data onto themselves, in place, does not conflict with reading them.
         accesses = [*self._touched(sends[0]), (every.memory(OUTPUT), first, past, True)]
         self._move(accesses, "gstore", [source], [target], "switch")
         return True
 
     def _sum(self, chain: list[int]) -> None:
-        """Receive-reduces of the same chunks, one after the other in the program, as few operations."""
+        """Write consecutive receive-reduces of the same chunks as few operations."""
         if chain[0] in self._stars:
             self._sum_in_switch(chain)
             return
@@ -167,7 +167,7 @@ class BlockWriter:
                 target = self._end(chain[0], "target")
                 accesses = self._touched(chain[0])
                 if is_pulled:
-                    owners, sources = self._all.owner, self._all.source  # where the senders keep it
+                    owners, sources = self._all.owner, self._all.source
                     terms = [self._remote(send, owners[send], sources[send], "memory") for send in part]
                     self._move(accesses, "rre", [source, *terms], [target], "memory", reduce_op="sum")
                 else:
@@ -187,7 +187,7 @@ class BlockWriter:
         self._move(self._touched(chain[0]), "glres", [source], [target], "switch", reduce_op="sum")
 
     def _chains(self, run: list[int]) -> list[list[int]]:
-        """Receive-reduces that add to the same chunks, each to what the one before it left."""
+        """Group receive-reduces that add to the same chunks, each to the result of the previous one."""
         every = self._all
         chains: list[list[int]] = []
         for number in run:
@@ -213,7 +213,7 @@ class BlockWriter:
         kind: str = "",
         **more: Any,
     ) -> Json:
-        """Add an operation that moves data, after a barrier where it meets what was moved before."""
+        """Append an operation that moves data, after a barrier if earlier moves use the same data."""
         if clash(accesses, self._lent):
             self._flush()
             self._line_up()
@@ -240,7 +240,7 @@ class BlockWriter:
         self._has_waited = self._has_waited or bool(messages)
 
     def _events(self, name: str, messages: list[int]) -> None:
-        """Signals or waits on the channels of some messages, as many in one operation as may be."""
+        """Append signals or waits on the channels of messages, as many per operation as possible."""
         for kind in ("memory", "port"):
             mine = [i for i in messages if self._type(i) == kind]
             for part in self._apart(mine):
@@ -248,7 +248,7 @@ class BlockWriter:
                 self._block.operations.append({"name": name, "channel_ids": ids, "channel_type": kind})
 
     def _greet(self) -> None:
-        """All peers of the block are there."""
+        """Wait until all peers of the block are there."""
         for kind, keys in self._block.channels.items():
             prefix = "rlx" if kind == "memory" else ""
             for name in ("signal", "wait"):
@@ -259,7 +259,7 @@ class BlockWriter:
             self._line_up()
 
     def _part(self, numbers: Sequence[int]) -> None:
-        """Nobody reads this rank's memory any more, and nothing sent is still under way."""
+        """Wait until no peer reads this rank's memory any more, and all sent data have arrived."""
         kinds, pulled = self._all.kind, self._messages.pulled
         read = [i for i in numbers if self._all.send_of.get(i) in pulled]
         lent = [i for i in numbers if kinds[i] == SEND and i in pulled]
@@ -271,10 +271,10 @@ class BlockWriter:
             self._flush()
 
     def _flush(self) -> None:
-        """Let what the proxy was given have left this rank's memory.
+        """Wait until the proxy has sent all data out of this rank's memory.
 
-        The last put of each channel waits for that: ``flush`` by itself does nothing in the executor, which
-        counts its outputs (handleFlush of src/core/include/execution_kernel.hpp), and a flush has none.
+        The last put of each channel waits for that. ``flush`` alone does nothing in the executor, which loops
+        over its outputs (handleFlush of src/core/include/execution_kernel.hpp), and a flush has none.
         """
         seen: set[int] = set()
         for operation in reversed(self._puts):
@@ -285,11 +285,11 @@ class BlockWriter:
         self._lent = []
 
     def _once(self, messages: list[int]) -> list[int]:
-        """One message of each channel."""
+        """Return one message of each channel."""
         return list({self._channel(number): number for number in messages}.values())
 
     def _apart(self, messages: list[int]) -> list[list[int]]:
-        """Parts of at most `PEERS` messages on channels that differ, order kept."""
+        """Split messages, in order, into parts of at most `PEERS` on different channels."""
         parts: list[list[int]] = []
         used: set[int] = set()
         for number in messages:
@@ -307,7 +307,7 @@ class BlockWriter:
         return self._fabric.channel_type(self._rank, self._all.peer[number])
 
     def _channel(self, number: int) -> int:
-        """The block's number of the channel that a message takes."""
+        """Return the block's number of a message's channel."""
         if number not in self._channels:
             key = (self._all.peer[number], self._number, self._all.channel[number])
             self._channels[number] = _index(self._block.channels[self._type(number)], key)
@@ -318,7 +318,7 @@ class BlockWriter:
         return every.source[send], every.first[send], every.past[send]
 
     def _end(self, number: int, side: str) -> Json:
-        """The source or target of an operation within its own rank."""
+        """Return the source or target of an operation in its own rank's memory."""
         buffer = (self._all.source if side == "source" else self._all.target)[number]
         return {"type": _LETTERS[buffer], **self._span(number, self._rank, buffer)}
 
@@ -333,7 +333,7 @@ class BlockWriter:
         return ("slot", self._messages.staged[send]), 0, 1, False
 
     def _remote_target(self, send: int, kind: str) -> Json:
-        """Where a send's data go in the peer's memory."""
+        """Return the target of a send in the peer's memory."""
         peer, receive = self._all.peer[send], self._all.receive_of[send]
         if send in self._messages.staged:
             slot = {"index": self._messages.staged[send], "size": self._all.count(send)}
@@ -341,7 +341,7 @@ class BlockWriter:
         return self._remote(send, peer, self._all.target[receive], kind)
 
     def _remote(self, send: int, rank: int, buffer: int, kind: str) -> Json:
-        """The chunks of a send in another rank's buffer."""
+        """Return the chunks of a send in another rank's buffer."""
         return {**self._buffer(rank, _LETTERS[buffer], kind), **self._span(send, rank, buffer)}
 
     def _buffer(self, peer: int, letter: str, kind: str) -> Json:
@@ -354,7 +354,7 @@ class BlockWriter:
         return {"switch_channel_id": number, "index": index, "size": count}
 
     def _touched(self, number: int) -> list[Access]:
-        """What an operation reads and writes in its own rank's memory."""
+        """Return the accesses of an operation to its own rank's memory."""
         every, found = self._all, list[Access]()
         first, past, kind = every.first[number], every.past[number], every.kind[number]
         if kind != RECEIVE:
@@ -365,7 +365,7 @@ class BlockWriter:
 
 
 def clash(some: list[Access], others: list[Access]) -> bool:
-    """Whether two operations meet on the same data, one of them writing."""
+    """Whether two operations use the same data, one of them writing."""
     return any(
         one[0] == other[0] and one[1] < other[2] and other[1] < one[2] and (one[3] or other[3])
         for one in some
@@ -374,7 +374,7 @@ def clash(some: list[Access], others: list[Access]) -> bool:
 
 
 def batches(items: list[_T]) -> Iterator[list[_T]]:
-    """Parts of as many items as an operation may have peers."""
+    """Split items into parts of at most the peers of one operation."""
     for start in range(0, len(items), PEERS):
         yield items[start : start + PEERS]
 
@@ -382,7 +382,7 @@ def batches(items: list[_T]) -> Iterator[list[_T]]:
 def form_lane(
     fabric: Fabric, lane: Lane, number: int, gpus: Sequence[MscclppGpu], pipeline_bytes: int
 ) -> None:
-    """Add a lane's thread block to every rank that takes part."""
+    """Add a thread-block program's block to every rank that takes part."""
     messages = route_messages(fabric, lane, gpus)
     stars = find_stars(fabric, lane, messages)
     counts = np.unique(lane.program.count[lane.numbers])
@@ -393,7 +393,7 @@ def form_lane(
 
 
 def _index(values: list[_T], value: _T) -> int:
-    """Where a value stands; added if it is new."""
+    """Return the index of a value, which is appended if it is new."""
     if value not in values:
         values.append(value)
     return values.index(value)

@@ -1,7 +1,7 @@
 """Compares NCCL graph files with the plan: the rings that NCCL would form must be the plan's.
 
 A graph has the order of the devices of each box, and no program that could be executed. NCCL joins the boxes
-by itself, so this module joins them in the same way. The rings of the plan are found from its trees, arc by
+by itself, so this module joins them likewise. The rings of the plan are found from its trees, arc by
 arc. Shares no code with the writer.
 """
 
