@@ -30,7 +30,7 @@ class PacketWriter(BlockWriter):
         self._arrived: list[int] = []
         self._run_all(numbers)
         self._unpack()
-        return self._block
+        return self.block
 
     def _run(self, kind: OperationKind, run: list[int]) -> None:
         if kind is OperationKind.SEND:
@@ -71,8 +71,8 @@ class PacketWriter(BlockWriter):
 
     def _fused(self, access: Access, sends: list[int]) -> list[int]:
         """Let the last operation send its sum, too; return the sends beyond its number of targets."""
-        last = self._block.operations[-1]
-        if last["name"] != "repkt" or access not in [(*moved[:3], False) for moved in self._moved[-1:]]:
+        last = self.block.operations[-1]
+        if last["name"] != "repkt" or access not in [(*moved[:3], False) for moved in self.moved[-1:]]:
             return sends
         last["name"], last["channel_type"] = "respkt", "memory"
         last["dst_buff"] += self._targets(sends[:PEERS])
@@ -93,7 +93,7 @@ class PacketWriter(BlockWriter):
             self._move(self._touched(receive), "upkt", [slot], [target])
         self._arrived = []
 
-    def _wait(self, messages: list[int], name: str = "wait") -> None:
+    def _wait(self, messages: list[int]) -> None:
         """Write nothing: operations that read packets wait for them."""
 
     def _pending(self) -> list[Access]:
