@@ -18,7 +18,6 @@ from treadle.formats.msccl.block_assignment import (
     MscclBlock,
     Pieces,
     assign_channels,
-    block_weight,
     cut_pieces,
     form_blocks,
     pair_blocks,
@@ -96,7 +95,7 @@ def test_consolidated_texts_keep_to_the_limit_of_a_step() -> None:
     assert max(int(count) for count in re.findall(r'cnt="(\d+)"', wide)) > 1
     narrow = Limits(steps=64, thread_blocks=64, channels=32, chunks=3)
     pieces = consolidate_messages(cut_pieces(exchange(), narrow), narrow)
-    assert max(pieces.count) == 3
+    assert max(piece.count for piece in pieces.rows) == 3
 
 
 def test_dropping_a_wait_of_the_stage_is_a_race() -> None:
@@ -179,7 +178,7 @@ def long_stream(messages: int) -> Program:
 
 def loads(pieces: Pieces, rank: int, limits: Limits) -> list[int]:
     blocks = form_blocks(pieces, rank, pieces.program.n_ranks, limits)
-    return sorted(block_weight(pieces, block) for block in blocks)
+    return sorted(pieces.weight(block.pieces) for block in blocks)
 
 
 def test_long_streams_are_split_evenly() -> None:
@@ -208,7 +207,7 @@ def test_copies_are_split_by_the_steps_that_they_take() -> None:
     pieces = cut_pieces(program, limits)
     assign_channels(pieces, limits)
     found = [block for block in form_blocks(pieces, 0, 4, limits) if max(block.send, block.receive) < 0]
-    assert sorted(block_weight(pieces, block) for block in found) == [60, 60]
+    assert sorted(pieces.weight(block.pieces) for block in found) == [60, 60]
 
 
 def test_blocks_are_paired_no_more_than_they_must_be_and_evenly() -> None:
@@ -233,7 +232,7 @@ def test_blocks_are_paired_no_more_than_they_must_be_and_evenly() -> None:
         assign_channels(pieces, limits)
         blocks = form_blocks(pieces, 0, 5, Limits(steps=64, thread_blocks=8, channels=4))
         paired = pair_blocks(pieces, blocks, limits)
-        assert sorted(block_weight(pieces, block) for block in paired) == expected
+        assert sorted(pieces.weight(block.pieces) for block in paired) == expected
         assert sorted(piece for block in paired for piece in block.pieces) == list(pieces.rank_pieces[0])
 
 
@@ -257,15 +256,15 @@ def test_parts_wait_for_the_parts_that_they_share_chunks_with() -> None:
             count=3 * program.count,
         )
         pieces = cut_pieces(finer, Limits(steps=64, thread_blocks=64, channels=64, chunks=2))
-        places = [range(low, low + count) for low, count in zip(pieces.first, pieces.count, strict=True)]
-        for piece, operation in enumerate(pieces.operation):
+        places = [range(one.first, one.first + one.count) for one in pieces.rows]
+        for piece, row in enumerate(pieces.rows):
             wanted = []
-            for wait in finer.waits_of(operation).tolist():
-                own = [other for other, number in enumerate(pieces.operation) if number == wait]
+            for wait in finer.waits_of(row.operation).tolist():
+                own = [other for other, one in enumerate(pieces.rows) if one.operation == wait]
                 sharing = [other for other in own if set(places[other]) & set(places[piece])]
                 n_partial += 0 < len(sharing) < len(own)
                 wanted += sharing or own
-            assert pieces.waits[piece] == wanted
+            assert row.waits == wanted
     assert n_partial > 100
 
 

@@ -351,8 +351,14 @@ def test_bad_arguments(options: dict[str, Any], message: str) -> None:
         (lambda plan: plan["gpus"][0].update(scratch_chunks=10**9), "scratch_chunks=1000000000"),
         (lambda plan: plan["gpus"][0]["channels"][0].update(connected_to=[0]), "names the gpu itself"),
         (lambda plan: plan["gpus"][0]["channels"][0].update(connected_to=[7]), "integers from 0 to 2"),
-        (lambda plan: plan["gpus"][0]["threadblocks"][0].update(ops=[{"name": "xpkt"}]), "not a supported operation"),
-        (lambda plan: plan["gpus"][0]["threadblocks"][0].update(ops=[{"name": "jump"}]), "not a supported operation"),
+        (
+            lambda plan: plan["gpus"][0]["threadblocks"][0].update(ops=[{"name": "xpkt"}]),
+            "not a supported operation",
+        ),
+        (
+            lambda plan: plan["gpus"][0]["threadblocks"][0].update(ops=[{"name": "jump"}]),
+            "not a supported operation",
+        ),
         (lambda plan: plan["gpus"][0]["threadblocks"][0].update(ops=[7]), "expected an object"),
         (lambda plan: plan["gpus"][0]["threadblocks"][0]["ops"][0].update(channel_ids=[True]), "channel_ids"),
     ],

@@ -123,7 +123,7 @@ def test_chunks_have_sixteen_bytes_and_calls_four_gigabytes(
         ({"protocol": "LL" * 21}, f"protocol '{'LL' * 20}': expected Simple or LL"),
         (
             {"protocol": "LL"},
-            "LL sends twice the data and stages all of it, so it is for small calls; use --max-size, such as "
+            "LL sends twice the data and stages all of it, so it is for small calls; use --max-size, e.g. "
             "256K",
         ),
         (

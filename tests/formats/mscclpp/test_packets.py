@@ -107,7 +107,7 @@ def test_the_command_s_options_and_what_cannot_be() -> None:
         ("complete:3", {"protocol": "LL128", "max_size_bytes": 2**18}, "mscclpp-json has Simple, LL"),
         ("complete:3", {"protocol": "LL"}, "use --max-size"),
         ("complete:3", {"protocol": "LL", "max_size_bytes": 2**32 - 1}, "within 32 bits"),
-        ("complete:3", {"protocol": "LL", "max_size_bytes": 2**18, "pipeline_bytes": 64}, "--pipeline out"),
+        ("complete:3", {"protocol": "LL", "max_size_bytes": 2**18, "pipeline_bytes": 64}, "omit --pipeline"),
         ("dgx_a100:2,2", {"protocol": "LL", "max_size_bytes": 2**18}, "ranks 0 and 2 are in two"),
     ):
         with pytest.raises((ScheduleError, InfeasibleError, FormatError), match=message):

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, islice, pairwise
+from operator import attrgetter
 from typing import TypeVar
 
 from treadle.errors import ScheduleError
@@ -58,65 +59,56 @@ def check_limits(rank: int, *rows: tuple[int, int, str]) -> None:
             )
 
 
+@dataclass(slots=True)
+class Piece:
+    """A part of an operation."""
+
+    operation: int
+    kind: OperationKind
+    first: int
+    count: int
+    waits: list[int]
+    """Numbers of the parts of the same rank for which it waits."""
+    staged_source: int = -1
+    """Source in the rank's stage, which is scratch after the program's own; -1: the program's source."""
+    staged_target: int = -1
+    channel: int = 0
+
+    @property
+    def weight(self) -> int:
+        """Most steps that it needs: its own, after a nop for every wait but one."""
+        return max(1, len(self.waits))
+
+
 @dataclass
 class Pieces:
-    """Parts of operations that a step may move, in the program's order, as parallel columns."""
+    """Parts of operations that a step may move, in the program's order; numbers refer to `rows`."""
 
     program: Program
-    operation: list[int] = field(default_factory=list)
-    first: list[int] = field(default_factory=list)
-    count: list[int] = field(default_factory=list)
-    waits: list[list[int]] = field(default_factory=list)
-    channel: list[int] = field(default_factory=list)
-    rank_pieces: list[range] = field(default_factory=list)
-    kinds: list[OperationKind] = field(default_factory=list)
-    staged_source: list[int] = field(default_factory=list)
-    """Source in the rank's stage, which is scratch after the program's own; -1: the program's source."""
-    staged_target: list[int] = field(default_factory=list)
-    stage_chunks: list[int] = field(default_factory=list)
+    stage_chunks: list[int]
     """Size of the stage of each rank."""
+    rows: list[Piece] = field(default_factory=list)
+    rank_pieces: list[range] = field(default_factory=list)
 
-    def peer(self, piece: int) -> int:
+    def peer(self, piece: Piece) -> int:
         """Return the other rank of a part, or -1."""
-        if self.kinds[piece] is OperationKind.COPY:
-            return -1
-        return int(self.program.peer[self.operation[piece]])
+        return -1 if piece.kind is OperationKind.COPY else int(self.program.peer[piece.operation])
 
-    def weight(self, piece: int) -> int:
-        """Return the most steps that a part needs: its own, after a nop for every wait but one."""
-        return max(1, len(self.waits[piece]))
-
-    def append(
-        self,
-        operation: int,
-        kind: OperationKind,
-        first: int,
-        count: int,
-        waits: list[int],
-        staged: tuple[int, int] = (-1, -1),
-    ) -> int:
-        """Append a part and return its number."""
-        self.operation.append(operation)
-        self.kinds.append(kind)
-        self.first.append(first)
-        self.count.append(count)
-        self.waits.append(waits)
-        self.channel.append(0)
-        self.staged_source.append(staged[0])
-        self.staged_target.append(staged[1])
-        return len(self.operation) - 1
+    def weight(self, numbers: Iterable[int]) -> int:
+        """Return the most steps that parts need together."""
+        return sum(self.rows[number].weight for number in numbers)
 
     def streams(self) -> dict[tuple[int, int, int], tuple[list[int], list[int]]]:
         """Return sends and receives of each (sender, receiver, program channel), in order, by rising key."""
         found: dict[tuple[int, int, int], tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
         for rank, span in enumerate(self.rank_pieces):
-            for piece in span:
-                kind, peer = self.kinds[piece], self.peer(piece)
-                channel = int(self.program.channel[self.operation[piece]])
-                if kind is OperationKind.SEND:
-                    found[rank, peer, channel][0].append(piece)
-                elif kind is not OperationKind.COPY:
-                    found[peer, rank, channel][1].append(piece)
+            for number in span:
+                piece = self.rows[number]
+                peer, channel = self.peer(piece), int(self.program.channel[piece.operation])
+                if piece.kind is OperationKind.SEND:
+                    found[rank, peer, channel][0].append(number)
+                elif piece.kind is not OperationKind.COPY:
+                    found[peer, rank, channel][1].append(number)
         for (sender, receiver, _), (sends, receives) in found.items():
             if len(sends) != len(receives):
                 raise ScheduleError(f"MSCCL XML: sends and receives {sender}->{receiver} do not match")
@@ -125,12 +117,13 @@ class Pieces:
 
 def cut_pieces(program: Program, limits: Limits) -> Pieces:
     """Split operations into the chunks that a step may move; a part waits only for parts that overlap it."""
-    pieces = Pieces(program, stage_chunks=[0] * program.n_ranks)
+    pieces = Pieces(program, [0] * program.n_ranks)
+    rows = pieces.rows
     own: list[range] = []
     for rank in range(program.n_ranks):
-        begin = len(pieces.operation)
+        begin = len(rows)
         for number in program.operations(rank):
-            start, first = len(pieces.operation), int(program.first[number])
+            start, first = len(rows), int(program.first[number])
             kind = OperationKind(program.operation_kind[number])
             last = first + int(program.count[number])
             # The bounds depend only on the operation's chunks, so both ends of a message split it equally.
@@ -140,19 +133,19 @@ def cut_pieces(program: Program, limits: Limits) -> Pieces:
                 waits: list[int] = []
                 for wait in program.waits_of(number).tolist():
                     span = own[wait]  # The chunks of these parts rise, so bisection finds the overlap.
-                    past = bisect_left(pieces.first, high, span.start, span.stop)
-                    least = max(span.start, bisect_right(pieces.first, low, span.start, span.stop) - 1)
-                    touching = [i for i in range(least, past) if low < pieces.first[i] + pieces.count[i]]
-                    waits.extend(touching or span)
-                pieces.append(number, kind, low, high - low, waits)
-            own.append(range(start, len(pieces.operation)))
-        pieces.rank_pieces.append(range(begin, len(pieces.operation)))
+                    past = bisect_left(rows, high, span.start, span.stop, key=attrgetter("first"))
+                    least = bisect_right(rows, low, span.start, span.stop, key=attrgetter("first")) - 1
+                    overlap = range(max(span.start, least), past)
+                    waits.extend([i for i in overlap if low < rows[i].first + rows[i].count] or span)
+                rows.append(Piece(number, kind, low, high - low, waits))
+            own.append(range(start, len(rows)))
+        pieces.rank_pieces.append(range(begin, len(rows)))
     return pieces
 
 
 def assign_channels(pieces: Pieces, limits: Limits) -> None:
     """Give every stream a channel, or several channels if it is too long for a thread block."""
-    used: set[tuple[int, int, int]] = set()
+    rows, used = pieces.rows, set[tuple[int, int, int]]()
     load: Counter[tuple[str, int, int]] = Counter()
 
     def free_channel(sender: int, receiver: int, wanted: int) -> int:
@@ -170,11 +163,11 @@ def assign_channels(pieces: Pieces, limits: Limits) -> None:
 
     for stream, (sends, receives) in pieces.streams().items():
         messages = list(zip(sends, receives, strict=True))
-        weights = [max(map(pieces.weight, message)) for message in messages]
+        weights = [max(rows[number].weight for number in message) for message in messages]
         for run in _split(messages, weights, limits.steps):
             channel = free_channel(*stream)
             for send, receive in run:
-                pieces.channel[send] = pieces.channel[receive] = channel
+                rows[send].channel = rows[receive].channel = channel
 
 
 def _split(items: Sequence[_T], weights: Sequence[int], limit: int) -> list[list[_T]]:
@@ -228,17 +221,17 @@ def form_blocks(pieces: Pieces, rank: int, n_ranks: int, limits: Limits) -> list
     streams: dict[tuple[int, int, int], list[int]] = defaultdict(list)
     copies: dict[int, list[int]] = defaultdict(list)
     """Copies by the program's channel, so that instances copy concurrently."""
-    for piece in pieces.rank_pieces[rank]:
-        kind, peer, channel = pieces.kinds[piece], pieces.peer(piece), pieces.channel[piece]
-        if kind is OperationKind.COPY:
-            copies[int(pieces.program.channel[pieces.operation[piece]])].append(piece)
-        elif kind is OperationKind.SEND:
-            streams[channel, peer, -1].append(piece)
+    for number in pieces.rank_pieces[rank]:
+        piece = pieces.rows[number]
+        peer = pieces.peer(piece)
+        if piece.kind is OperationKind.COPY:
+            copies[int(pieces.program.channel[piece.operation])].append(number)
         else:
-            streams[channel, -1, peer].append(piece)
+            ends = (peer, -1) if piece.kind is OperationKind.SEND else (-1, peer)
+            streams[piece.channel, *ends].append(number)
     blocks = [MscclBlock(*key, pieces=list(found)) for key, found in sorted(streams.items())]
     for _, copied in sorted(copies.items()):
-        runs = _split(copied, list(map(pieces.weight, copied)), limits.steps)
+        runs = _split(copied, [pieces.rows[number].weight for number in copied], limits.steps)
         blocks += [MscclBlock(0, -1, -1, run) for run in runs]
     if not blocks:
         blocks.append(MscclBlock(0, -1, -1, []))
@@ -255,7 +248,7 @@ def form_blocks(pieces: Pieces, rank: int, n_ranks: int, limits: Limits) -> list
     awaited = {
         block_of[wait]
         for piece, number in block_of.items()
-        for wait in pieces.waits[piece]
+        for wait in pieces.rows[piece].waits
         if block_of[wait] != number
     }
     check_limits(rank, (len(awaited), limits.awaited, "thread blocks that others wait for"))
@@ -274,11 +267,11 @@ def pair_blocks(pieces: Pieces, blocks: list[MscclBlock], limits: Limits) -> lis
     thread block stays as light as possible. Streams without a partner stay separate.
     """
     sides: dict[tuple[int, bool], list[MscclBlock]] = defaultdict(list)
-    for block in sorted(blocks, key=lambda block: block_weight(pieces, block)):
+    for block in sorted(blocks, key=lambda block: pieces.weight(block.pieces)):
         if max(block.send, block.receive) >= 0:
             sides[block.channel, block.send >= 0].append(block)
     costs = [
-        (block_weight(pieces, one) + block_weight(pieces, other), channel)
+        (pieces.weight((*one.pieces, *other.pieces)), channel)
         for channel in sorted({channel for channel, _ in sides})
         for one, other in zip(sides[channel, True], sides[channel, False], strict=False)
     ]
@@ -291,16 +284,11 @@ def pair_blocks(pieces: Pieces, blocks: list[MscclBlock], limits: Limits) -> lis
     for channel, count in wanted.items():
         lightest = sides[channel, True][:count], sides[channel, False][:count]
         for one, other in zip(lightest[0], reversed(lightest[1]), strict=True):
-            if block_weight(pieces, one) + block_weight(pieces, other) <= limits.steps:
+            if pieces.weight((*one.pieces, *other.pieces)) <= limits.steps:
                 one.receive = other.receive
                 one.pieces = sorted(one.pieces + other.pieces)
                 gone.add(id(other))
     return [block for block in blocks if id(block) not in gone]
-
-
-def block_weight(pieces: Pieces, block: MscclBlock) -> int:
-    """Return the most steps that a thread block needs."""
-    return sum(map(pieces.weight, block.pieces))
 
 
 AssignedStep = tuple[int, int, int]
@@ -315,7 +303,7 @@ def form_steps(
     needs = [
         # A block runs in order, so of each other block only the last part matters.
         [
-            {block_of[wait]: wait for wait in sorted(pieces.waits[piece]) if block_of[wait] != number}
+            {block_of[wait]: wait for wait in sorted(pieces.rows[piece].waits) if block_of[wait] != number}
             for piece in block.pieces
         ]
         for number, block in enumerate(blocks)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import accumulate
+from typing import Any
 
 from treadle.formats.msccl.block_assignment import Limits, Pieces
 from treadle.program.program import OperationKind
@@ -29,64 +31,63 @@ def consolidate_messages(pieces: Pieces, limits: Limits) -> Pieces:
     sides = {piece: side for group in _groups(pieces, limits) for side in group for piece in side}
     if not sides:
         return pieces
-    new = Pieces(pieces.program, stage_chunks=[0] * pieces.program.n_ranks)
+    old, new = pieces.rows, Pieces(pieces.program, [0] * pieces.program.n_ranks)
     number: dict[int, int] = {}
     """New part at whose end the old part's effect, or its reading, is complete."""
     base: dict[_Side, int] = {}
     """Position of each merged message in its rank's stage."""
 
-    def add(
-        piece: int, kind: OperationKind, waits: list[int], staged: tuple[int, int] = (-1, -1), count: int = 0
-    ) -> int:
-        size = count or pieces.count[piece]
-        return new.append(pieces.operation[piece], kind, pieces.first[piece], size, waits, staged)
+    def add(piece: int, **changes: Any) -> int:
+        new.rows.append(replace(old[piece], **changes))
+        return len(new.rows) - 1
 
     def waits_of(piece: int) -> list[int]:
-        return sorted({number[wait] for wait in pieces.waits[piece]})
+        return sorted({number[wait] for wait in old[piece].waits})
 
     for rank, span in enumerate(pieces.rank_pieces):
-        begin = len(new.operation)
+        begin = len(new.rows)
         for piece in span:
-            kind, side = pieces.kinds[piece], sides.get(piece)
+            kind, side = old[piece].kind, sides.get(piece)
             if side is None:
-                number[piece] = add(piece, kind, waits_of(piece))
+                number[piece] = add(piece, waits=waits_of(piece))
                 continue
-            *starts, whole = accumulate((pieces.count[one] for one in side), initial=0)
+            *starts, whole = accumulate((old[one].count for one in side), initial=0)
             start = base.setdefault(side, new.stage_chunks[rank])
             if piece == side[0]:
                 new.stage_chunks[rank] += whole
             if kind is OperationKind.SEND:
                 target = start + starts[side.index(piece)]
-                number[piece] = add(piece, OperationKind.COPY, waits_of(piece), (-1, target))
+                number[piece] = add(
+                    piece, kind=OperationKind.COPY, waits=waits_of(piece), staged_target=target
+                )
                 if piece == side[-1]:
-                    copies = [number[one] for one in side]
-                    add(piece, OperationKind.SEND, copies, (start, -1), whole)
+                    add(piece, waits=[number[one] for one in side], staged_source=start, count=whole)
             elif piece == side[-1]:
-                came = add(piece, OperationKind.RECEIVE, [], (-1, start), whole)
+                came = add(piece, waits=[], staged_target=start, count=whole)
                 for one, offset in zip(side, starts, strict=True):
                     waits = [*waits_of(one), came]
-                    number[one] = add(one, OperationKind.COPY, waits, (start + offset, -1))
-        new.rank_pieces.append(range(begin, len(new.operation)))
+                    number[one] = add(one, kind=OperationKind.COPY, waits=waits, staged_source=start + offset)
+        new.rank_pieces.append(range(begin, len(new.rows)))
     return new
 
 
 def _groups(pieces: Pieces, limits: Limits) -> Iterator[tuple[_Side, _Side]]:
     """Yield the sends and the receives of two or more messages that can be merged."""
-    needed = [len(pieces.operation)] * len(pieces.operation)
+    rows, steps = pieces.rows, pieces.program.step
+    needed = [len(rows)] * len(rows)
     """The first part that waits for each part."""
-    for piece, waits in enumerate(pieces.waits):
-        for wait in waits:
-            needed[wait] = min(needed[wait], piece)
-    steps, kinds = pieces.program.step, pieces.kinds
+    for number, piece in enumerate(rows):
+        for wait in piece.waits:
+            needed[wait] = min(needed[wait], number)
     for sends, receives in pieces.streams().values():
         runs: list[list[tuple[int, int]]] = [[]]
         for send, receive in zip(sends, receives, strict=True):
             run = runs[-1]
             fits = (
                 bool(run)
-                and kinds[receive] is kinds[run[0][1]] is OperationKind.RECEIVE
-                and steps[pieces.operation[send]] == steps[pieces.operation[run[0][0]]]
-                and sum(pieces.count[one] for one, _ in run) + pieces.count[send] <= limits.chunks
+                and rows[receive].kind is rows[run[0][1]].kind is OperationKind.RECEIVE
+                and steps[rows[send].operation] == steps[rows[run[0][0]].operation]
+                and sum(rows[one].count for one, _ in (*run, (send, receive))) <= limits.chunks
                 and all(needed[one] > receive for _, one in run)
             )
             if not fits:

@@ -157,22 +157,20 @@ def _gpu_lines(
 
 def _action(pieces: Pieces, addresses: Sequence[Addresses], other_end: Mapping[int, int], piece: int) -> str:
     """Return type, source and target of a step; the source of a sum is the rank's own term."""
-    kind, program = pieces.kinds[piece], pieces.program
+    own, program = pieces.rows[piece], pieces.program
     ends = []
     for side, end, buffers, staged in (
-        ("src", OperationKind.RECEIVE, program.source, pieces.staged_source),
-        ("dst", OperationKind.SEND, program.target, pieces.staged_target),
+        ("src", OperationKind.RECEIVE, program.source, "staged_source"),
+        ("dst", OperationKind.SEND, program.target, "staged_target"),
     ):
-        at = other_end[piece] if kind is end else piece
-        number = pieces.operation[at]
-        own, letter = addresses[int(program.operation_rank[number])], "s"
-        if staged[at] >= 0:
-            offset = len(own.scratch) + staged[at]
-        else:
-            letter = "ios"[buffers[number]]
-            offset = own.offset(int(buffers[number]), pieces.first[at])
+        part = pieces.rows[other_end[piece]] if own.kind is end else own
+        place, letter = addresses[int(program.operation_rank[part.operation])], "s"
+        offset = len(place.scratch) + getattr(part, staged)
+        if getattr(part, staged) < 0:
+            buffer = int(buffers[part.operation])
+            letter, offset = "ios"[buffer], place.offset(buffer, part.first)
         ends.append(f'{side}buf="{letter}" {side}off="{offset}"')
-    return f'type="{_STEP_TYPES[kind]}" {" ".join(ends)} cnt="{pieces.count[piece]}"'
+    return f'type="{_STEP_TYPES[own.kind]}" {" ".join(ends)} cnt="{own.count}"'
 
 
 _SELECTORS = {
