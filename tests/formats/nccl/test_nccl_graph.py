@@ -14,8 +14,9 @@ from samples.forest_samples import star
 from treadle import planning
 from treadle.cli.main import main
 from treadle.errors import FormatError, InfeasibleError, ScheduleError
+from treadle.formats.nccl.loading import nccl_graph_loading
 from treadle.formats.nccl.reader import NcclGraph, joined_rings, parse_nccl_graph
-from treadle.formats.nccl.writer import emit_nccl_graph, find_rings, nccl_graph_loading
+from treadle.formats.nccl.writer import emit_nccl_graph, find_rings
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.trees.forest import Direction, ForestSchedule, TreeSpec, forest_from_trees
 from treadle.synthesis.trees.baselines.boxes import find_boxes

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from pathlib import PurePath
 from typing import Any
 
 import numpy as np
 
 from treadle.errors import FormatError, ScheduleError
 from treadle.formats.chakra.schema import schema
-from treadle.formats.judgement import Judgement
-from treadle.formats.loading import Loading
 from treadle.formats.request import TextRequest, Written
 from treadle.program.message_levels import message_partners
 from treadle.program.program import OperationKind, Program
@@ -148,18 +145,14 @@ def heading(rank: int, n_nodes: int, classes: dict[str, Any]) -> list[bytes]:
 
 
 def length_delimited(message: Any) -> bytes:
-    """Return a message after its length, as a length-delimited stream has it."""
+    """Return a message after its length (base 128, least significant group first)."""
     data: bytes = message.SerializeToString(deterministic=True)
-    return _varint(len(data)) + data
-
-
-def _varint(value: int) -> bytes:
-    """Encode in base 128, least significant group first."""
-    groups = [value & 127]
-    while value := value >> 7:
+    length = len(data)
+    groups = [length & 127]
+    while length := length >> 7:
         groups[-1] |= 128
-        groups.append(value & 127)
-    return bytes(groups)
+        groups.append(length & 127)
+    return bytes(groups) + data
 
 
 def write(request: TextRequest) -> Written:
@@ -173,15 +166,4 @@ def write(request: TextRequest) -> Written:
     return Written(
         files=tuple((f".{rank}.et", trace) for rank, trace in zip(ranks, traces, strict=True)),
         program=program,
-    )
-
-
-def load(request: TextRequest, _written: Written, _judgement: Judgement) -> Loading:
-    """Return how a simulator such as ASTRA-sim loads the traces."""
-    prefix = str(PurePath(request.path).with_suffix(""))
-    return Loading(
-        runtime="simulators that read Chakra execution traces (ASTRA-sim)",
-        environment=(),
-        check=f"--workload-configuration={prefix} (files {prefix}.RANK.et); every rank reports its end",
-        fallback="nothing: a trace that cannot be read is an error",
     )

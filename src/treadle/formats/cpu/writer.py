@@ -8,8 +8,6 @@ from itertools import pairwise
 from lxml import etree
 
 from treadle.errors import ScheduleError
-from treadle.formats.judgement import Judgement
-from treadle.formats.loading import Loading
 from treadle.formats.request import TextRequest, Written
 from treadle.formats.text_arguments import check_heading
 from treadle.program.program import Buffer, OperationKind, Program
@@ -178,21 +176,3 @@ def write(request: TextRequest) -> Written:
         only=request.options.rank,
     )
     return Written(files=(("", text.encode()),), program=program)
-
-
-def load(request: TextRequest, _written: Written, judgement: Judgement) -> Loading:
-    """Return how interpreters over MPI read a file, or the part of one rank; Treadle's is the reference."""
-    path, n = request.path, judgement.n_ranks
-    details, check = "each rank its own part", f"treadle verify {path} plays it alone"
-    if request.options.rank is None:
-        details = "send, recv, reduce, copy and sync"
-        check = (
-            f"mpirun -n {n} python -m mpi4py -m treadle.runtime.mpi_text {path} checks every "
-            f"element; so does python -m treadle.runtime.libfabric_text --ranks {n} {path} without MPI"
-        )
-    return Loading(
-        runtime=f"CPU interpreters over MPI or UCX ({details})",
-        environment=(),
-        check=check,
-        fallback="nothing: all element counts and sizes are supported",
-    )

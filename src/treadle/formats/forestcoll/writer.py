@@ -13,8 +13,6 @@ from xml.sax.saxutils import quoteattr
 import numpy as np
 
 from treadle.errors import InfeasibleError
-from treadle.formats.judgement import Judgement
-from treadle.formats.loading import Loading
 from treadle.formats.request import TextRequest, Written
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.schedule import written_out
@@ -121,13 +119,3 @@ def _tree_lines(names: list[str], tree: Tree, index: int, units: int, paths: _Pa
     yield f'  <tree root="{tree.root}" index="{index}" nchunks="{units}" height="{height}">'
     yield from sends
     yield "  </tree>"
-
-
-def load(request: TextRequest, _written: Written, _judgement: Judgement) -> Loading:
-    """Return how a file is used."""
-    return Loading(
-        runtime="compilers of ForestColl's schedules (no runtime reads it)",
-        environment=(),
-        check=f"the compiler's program has the trees of {request.path}",
-        fallback="nothing: it is a description of trees",
-    )

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from treadle.formats.judgement import Judgement, RangedText
 from treadle.formats.loading import Loading
+from treadle.formats.mscclpp.writer import MOST_BYTES
 from treadle.formats.request import TextRequest, Written
 from treadle.formats.selection.chunk_counts import facts_of
 from treadle.formats.selection.served import ALIGNMENT, Selector, TextFacts, served
@@ -20,8 +21,6 @@ from treadle.schedules.collective import CollectiveKind
 
 MODULE = "treadle_set"
 """Module that every process imports for a folder of plans."""
-MOST_BYTES = 2**32 - 1
-"""Largest buffer: the executor's offsets have 32 bits."""
 CALLED = frozenset(CollectiveKind) - {CollectiveKind.REDUCE, CollectiveKind.ALLTOALL}
 """Collectives for which the NCCL interface uses plans."""
 

@@ -14,7 +14,6 @@ from treadle.errors import FormatError, ScheduleError
 from treadle.formats.mscclpp.block_writer import form_lane
 from treadle.formats.mscclpp.blocks import Fabric, MscclppGpu
 from treadle.formats.mscclpp.lanes import REMEDY, chunk_groups, list_operations, make_lanes
-from treadle.formats.mscclpp.loading import MOST_BYTES
 from treadle.formats.mscclpp.packet_writer import form_packet_lane, most_packet_bytes
 from treadle.formats.mscclpp.switch_channels import asked_in, check_shares
 from treadle.formats.request import TextRequest, Written, root_cautions
@@ -34,6 +33,8 @@ from treadle.units import format_size
 
 SIMPLE, LL = PROTOCOLS = ("Simple", "LL")
 """Protocols of the executor: how messages carry their flags."""
+MOST_BYTES = 2**32 - 1
+"""Largest buffer: the executor's offsets have 32 bits."""
 SWITCH_BLOCKS = 4
 """Thread blocks of a rank for in-network operations if instances are not given: one block is too slow."""
 
@@ -166,14 +167,18 @@ def emit_mscclpp_json(
     # One line per operation: the fast encoder supports no indentation.
     head = "".join(f" {json.dumps(key)}: {json.dumps(value)},\n" for key, value in plan.items())
     entries = [
-        _with_list(gpu, "threadblocks", "  ", [_block_lines(block) for block in gpu["threadblocks"]])
+        _with_list(
+            gpu,
+            "threadblocks",
+            "  ",
+            [
+                _with_list(block, "ops", "   ", [f"\n    {json.dumps(one)}" for one in block["ops"]])
+                for block in gpu["threadblocks"]
+            ],
+        )
         for gpu in map(MscclppGpu.to_json, gpus)
     ]
     return f'{{\n{head} "gpus": [{",".join(entries)}\n ]\n}}\n'
-
-
-def _block_lines(block: Mapping[str, Any]) -> str:
-    return _with_list(block, "ops", "   ", [f"\n    {json.dumps(operation)}" for operation in block["ops"]])
 
 
 def _with_list(members: Mapping[str, Any], key: str, indent: str, items: Sequence[str]) -> str:

@@ -10,8 +10,6 @@ from math import gcd
 from lxml import etree
 
 from treadle.errors import ScheduleError
-from treadle.formats.judgement import Judgement
-from treadle.formats.loading import Loading
 from treadle.formats.request import TextRequest, Written
 from treadle.schedules.trees.forest import ForestSchedule, Tree
 
@@ -142,32 +140,3 @@ def write(request: TextRequest) -> Written:
     texts = emit_nccl_graph(schedule, request.boxes, plan.algbw)
     suffixes = [""] if len(texts) == 1 else [f".box{box}" for box in range(len(texts))]
     return Written(tuple((suffix, text.encode()) for suffix, text in zip(suffixes, texts, strict=True)))
-
-
-def load(request: TextRequest, written: Written, judgement: Judgement) -> Loading:
-    """Return how NCCL loads the files."""
-    return nccl_graph_loading(request.path, dict(judgement.counts)["channel"], len(written.files))
-
-
-def nccl_graph_loading(path: str, channels: int, n_files: int) -> Loading:
-    """Return how NCCL loads a graph file.
-
-    Examples
-    --------
-    >>> nccl_graph_loading("ring.xml", 2, 1).environment[0]
-    ('NCCL_GRAPH_FILE', 'ring.xml')
-    """
-    here = path if n_files == 1 else f"{path} with .boxN before its ending, N the number of the host"
-    return Loading(
-        runtime="NCCL",
-        environment=(
-            ("NCCL_GRAPH_FILE", here),
-            ("NCCL_ALGO", "Ring"),
-            ("NCCL_CROSS_NIC", "1"),
-            ("NCCL_DEBUG", "INFO"),
-            ("NCCL_DEBUG_SUBSYS", "INIT,ENV,GRAPH"),
-        ),
-        check=f"every rank logs 'Search 0 : {channels} channels loaded from XML graph'; device and card "
-        "numbers are those of the host",
-        fallback="tree, CollNet and NVLS algorithms, whose graphs the file does not hold (so NCCL_ALGO=Ring)",
-    )

@@ -8,6 +8,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, cast
 
 from lxml import etree
@@ -206,11 +207,13 @@ def _pair(read: Attributes, pair: etree._Element, is_new: bool) -> Iterator[File
         )
 
 
-def _reader(parse: Callable[[str, str], RouteFile]) -> Callable[[bytes, Terms], RouteFile]:
-    return lambda data, terms: parse(*decoded(data, terms, "route file"))
+def _read(parse: Callable[[str, str], RouteFile], data: bytes, terms: Terms) -> RouteFile:
+    return parse(*decoded(data, terms, "route file"))
 
 
-read_json, read_csv, read_xml = map(_reader, (read_route_json, read_route_csv, read_route_xml))
+read_json, read_csv, read_xml = (
+    partial(_read, parse) for parse in (read_route_json, read_route_csv, read_route_xml)
+)
 
 
 def _number(word: str, place: str, source: str) -> int:

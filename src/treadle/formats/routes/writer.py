@@ -14,8 +14,6 @@ from lxml import etree
 
 from treadle.arrays import Int64Array
 from treadle.errors import ScheduleError
-from treadle.formats.judgement import Judgement
-from treadle.formats.loading import Loading
 from treadle.formats.request import TextRequest, Written
 from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.alltoall.timed_routes import routes_in
@@ -161,13 +159,3 @@ def _write(emit: Callable[[Topology, Collective, RouteSchedule], str], request: 
 write_json, write_csv, write_xml = (
     partial(_write, emit) for emit in (emit_route_json, emit_route_csv, emit_route_xml)
 )
-
-
-def load(request: TextRequest, _written: Written, _judgement: Judgement) -> Loading:
-    """Return how a file is used."""
-    return Loading(
-        runtime="tools that program adapters (none is known to read it)",
-        environment=(),
-        check=f"links and ports in {request.path} are numbered as in treadle topology export",
-        fallback="nothing: a card needs the routes of all pairs that set out there",
-    )

@@ -12,8 +12,6 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from treadle.errors import ScheduleError
-from treadle.formats.judgement import Judgement
-from treadle.formats.loading import Loading
 from treadle.formats.nccl.writer import chain_of, find_rings
 from treadle.formats.request import TextRequest, Written
 from treadle.formats.text_arguments import runtime_name
@@ -71,25 +69,6 @@ def write(request: TextRequest) -> Written:
         )
     text = "\n".join((f"# {HEADING}", *rows, ""))
     return Written(files=(("", text.encode()),), cautions=tuple(cautions))
-
-
-def load(request: TextRequest, _written: Written, judgement: Judgement) -> Loading:
-    """Return how NCCL loads a table; the plugin must be built from NCCL's sources, where it is an example."""
-    rows = dict(judgement.counts)["row"]
-    return Loading(
-        runtime="NCCL (with its example tuner plugin)",
-        environment=(
-            ("NCCL_TUNER_PLUGIN", "libnccl-tuner-example.so"),
-            ("NCCL_TUNER_CONFIG_FILE", request.path),
-            ("NCCL_DEBUG", "INFO"),
-            ("NCCL_DEBUG_SUBSYS", "TUNING"),
-        ),
-        check=f"every rank logs 'TUNER/ExamplePlugin: Loaded {rows} tuning configurations from "
-        f"{request.path}'",
-        fallback="calls that no row matches, and algorithms that NCCL finds impossible on the fabric: "
-        "NCCL chooses. Tables of several collectives are joined by cat",
-        prepare=("make -C nccl/plugins/tuner/example",),
-    )
 
 
 def own_algorithm(entry: PlanEntry, plan: Plan, boxes: Sequence[Sequence[int]]) -> str | Refusal:

@@ -1,0 +1,20 @@
+"""Describes how simulators load Chakra traces."""
+
+from __future__ import annotations
+
+from pathlib import PurePath
+
+from treadle.formats.judgement import Judgement
+from treadle.formats.loading import Loading
+from treadle.formats.request import TextRequest, Written
+
+
+def load(request: TextRequest, _written: Written, _judgement: Judgement) -> Loading:
+    """Return how a simulator such as ASTRA-sim loads the traces."""
+    prefix = str(PurePath(request.path).with_suffix(""))
+    return Loading(
+        runtime="simulators that read Chakra execution traces (ASTRA-sim)",
+        environment=(),
+        check=f"--workload-configuration={prefix} (files {prefix}.RANK.et); every rank reports its end",
+        fallback="nothing: a trace that cannot be read is an error",
+    )
