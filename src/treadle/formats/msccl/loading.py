@@ -13,6 +13,7 @@ the file system lists the folder: there, no two files may match the same call. T
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import PurePath
 from shlex import quote
 
@@ -37,6 +38,17 @@ _MORE = {
 """Other calls that fall back."""
 
 
+def _variables(profile: Profile, files: Sequence[str], folder: str) -> tuple[list[tuple[str, str]], str]:
+    """Return the variables that load files, or a folder, and the evidence in the log."""
+    if profile is Profile.LEGACY:
+        variables = [("MSCCL_XML_FILES", ":".join(files)), ("NCCL_ALGO", "MSCCL,RING,TREE")]
+        return variables, f"every rank logs 'Connected {len(files)} MSCCL algorithms'"
+    switch, what = ("NCCL_MSCCL_ENABLE", "MSCCL Algo files")
+    if profile is Profile.RCCL:
+        switch, what = ("RCCL_MSCCL_FORCE_ENABLE", "MSCCL files")
+    return [(switch, "1"), ("MSCCL_ALGO_DIR", folder)], f"every rank logs 'Using {what} from {folder}'"
+
+
 def load(request: TextRequest, written: Written, _judgement: Judgement) -> Loading:
     """Return how a runtime file is loaded: by its name, or from a folder of such files."""
     assert written.program is not None
@@ -46,16 +58,12 @@ def load(request: TextRequest, written: Written, _judgement: Judgement) -> Loadi
     if not request.in_own_folder and profile is not Profile.LEGACY:
         folder = str(PurePath(path).with_suffix(".msccl"))
         prepare = (f"mkdir -p {quote(folder)}", f"cp {quote(path)} {quote(folder)}/")
+    variables, check = _variables(profile, [path], folder)
+    variables.append(("NCCL_DEBUG", "INFO"))
     if profile is Profile.LEGACY:
-        variables = [("MSCCL_XML_FILES", path), ("NCCL_ALGO", "MSCCL,RING,TREE"), ("NCCL_DEBUG", "INFO")]
         variables.append(("NCCL_DEBUG_SUBSYS", "INIT,ENV"))
-        check = "every rank logs 'Connected 1 MSCCL algorithms'"
     else:
-        is_rccl = profile is Profile.RCCL
-        first = "RCCL_MSCCL_FORCE_ENABLE" if is_rccl else "NCCL_MSCCL_ENABLE"
-        variables = [(first, "1"), ("MSCCL_ALGO_DIR", folder), ("NCCL_DEBUG", "INFO")]
-        files = "MSCCL files" if is_rccl else "MSCCL Algo files"
-        check = f"every rank logs 'Using {files} from {folder}'; it ends at a file that is none"
+        check += "; it stops at a file that is not MSCCL XML"
     ends = (("least", facts.min_bytes), ("most", facts.max_bytes))
     limits = [f"of at {end} {size} bytes" for end, size in ends if size]
     limits.append("in place" if written.program.in_place else "out of place")
@@ -71,17 +79,8 @@ def load(request: TextRequest, written: Written, _judgement: Judgement) -> Loadi
 
 def deliver(texts: TextSet) -> Delivery:
     """Return the script that sets the variables for loading a folder of runtime files."""
-    profile, folder = Profile(texts.dialect), f"$here/{FOLDER}"
-    if profile is Profile.LEGACY:
-        files = ":".join(f"$here/{text.file}" for text in texts.texts)
-        variables = [("MSCCL_XML_FILES", files), ("NCCL_ALGO", "MSCCL,RING,TREE")]
-        check = f"every rank logs 'Connected {len(texts.texts)} MSCCL algorithms' (NCCL_DEBUG=INFO)"
-    elif profile is Profile.RCCL:
-        variables = [("RCCL_MSCCL_FORCE_ENABLE", "1"), ("MSCCL_ALGO_DIR", folder)]
-        check = f"every rank logs 'Using MSCCL files from {texts.folder}/{FOLDER}' (NCCL_DEBUG=INFO)"
-    else:
-        variables = [("NCCL_MSCCL_ENABLE", "1"), ("MSCCL_ALGO_DIR", folder)]
-        check = f"every rank logs 'Using MSCCL Algo files from {texts.folder}/{FOLDER}' (NCCL_DEBUG=INFO)"
+    profile, files = Profile(texts.dialect), [f"$here/{text.file}" for text in texts.texts]
+    variables, check = _variables(profile, files, f"$here/{FOLDER}")
     if profile is not Profile.LEGACY:
         variables.append(("MSCCL_SCHEDULER", "none"))
     in_place = {text.in_place for text in texts.texts}
@@ -91,7 +90,7 @@ def deliver(texts: TextSet) -> Delivery:
         Loading(
             runtime=RUNTIMES[profile],
             environment=tuple((name, value.replace("$here", texts.folder)) for name, value in variables),
-            check=check,
-            fallback=f"sizes outside the ranges, and counts that no text's chunks divide{calls}; averages",
+            check=f"{check} (NCCL_DEBUG=INFO)".replace("$here", texts.folder),
+            fallback=f"sizes outside the ranges, and counts that no file's chunks divide{calls}; averages",
         ),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -101,11 +101,10 @@ class MscclppGpu:
                 for buffer in buffers:
                     access[buffer].add(kind)
         remote, switches = sorted(access), sorted(self.groups)
-        entries: list[_Json] = [
-            {"channel_type": kind, "connected_to": [key[0] for key in keys]}
-            for kind, keys in channels.items()
-            if keys
-        ]
+        entries: list[_Json] = _by_kind(
+            ("channel_type", "connected_to"),
+            {kind: [key[0] for key in keys] for kind, keys in channels.items()},
+        )
         entries += [
             {
                 "channel_type": "switch",
@@ -116,21 +115,16 @@ class MscclppGpu:
         ]
         blocks: list[_Json] = []
         for number, block in enumerate(self.blocks):
-            used = [
-                {"channel_type": kind, "channel_ids": [channels[kind].index(key) for key in keys]}
-                for kind, keys in block.channels.items()
-                if keys
-            ]
-            if block.switches:
-                ids = [switches.index(switch) for switch in block.switches]
-                used.append({"channel_type": "switch", "channel_ids": ids})
-            refs = [
-                {"access_channel_type": kind, "remote_buffer_ids": [remote.index(one) for one in buffers]}
-                for kind, buffers in block.buffers.items()
-                if buffers
-            ]
+            ids = {kind: [channels[kind].index(key) for key in keys] for kind, keys in block.channels.items()}
+            ids["switch"] = [switches.index(switch) for switch in block.switches]
+            refs = {kind: [remote.index(one) for one in buffers] for kind, buffers in block.buffers.items()}
             blocks.append(
-                {"id": number, "ops": block.operations, "channels": used, "remote_buffer_refs": refs}
+                {
+                    "id": number,
+                    "ops": block.operations,
+                    "channels": _by_kind(("channel_type", "channel_ids"), ids),
+                    "remote_buffer_refs": _by_kind(("access_channel_type", "remote_buffer_ids"), refs),
+                }
             )
         return {
             "id": self.rank,
@@ -145,6 +139,11 @@ class MscclppGpu:
             ],
             "semaphores": [],
         }
+
+
+def _by_kind(keys: tuple[str, str], lists: Mapping[str, list[int]]) -> list[_Json]:
+    """Return an object with a kind and its numbers for each kind that has any."""
+    return [dict(zip(keys, (kind, numbers), strict=True)) for kind, numbers in lists.items() if numbers]
 
 
 @dataclass
