@@ -6,13 +6,16 @@ records are declared in `SCHEDULES` of the subpackages.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 
 from treadle.formats.format import Format, begins_as, declared, load_function
 from treadle.formats.judgement import Judgement, Terms
-from treadle.program.foreign.traffic import NamedRings, NamedTrees, Traffic
+from treadle.program.foreign.traffic import NamedRings, NamedTrees, Traffic, even_shards
+from treadle.program.program import Operation, program_from_operations
+from treadle.schedules.collective import CollectiveKind
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,3 +62,18 @@ def schedule_sources() -> tuple[ScheduleSource, ...]:
 def told_source(head: str) -> ScheduleSource | None:
     """Return the kind of file that the beginning of a file belongs to; None if it is not recognized."""
     return next((record for record in schedule_sources() if record.is_begun_by(head)), None)
+
+
+def simulated_traffic(
+    collective: str, operations: Sequence[Sequence[Operation]], n_chunks: int, root: int
+) -> Traffic:
+    """Return messages without their memory: the operations can be simulated, but not executed."""
+    kind = CollectiveKind(re.sub("reduce_?scatter", "reduce-scatter", collective))
+    program = program_from_operations(
+        kind,
+        operations,
+        n_chunks=n_chunks,
+        shard_offset=even_shards(kind, len(operations), n_chunks, root),
+        root=root if kind.is_rooted else -1,
+    )
+    return Traffic(program, is_runnable=False)

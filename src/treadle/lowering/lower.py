@@ -64,12 +64,12 @@ def checked_text(
 
 
 def lowered_part(
-    plan: Plan, record: Format, asked: TextOptions, where: tuple[str, bool], group: int | None
+    plan: Plan, record: Format, options: TextOptions, where: tuple[str, bool], group: int | None
 ) -> Lowered:
     """Write one part of a plan, that of one group or of all ranks, as runtime files."""
     path, in_own_folder = where
-    part, asked = narrowed_plan(plan if group is None else plan_of_group(plan, group), record, asked)
-    ranges = text_ranges(part, record, asked)
+    part, options = narrowed_plan(plan if group is None else plan_of_group(plan, group), record, options)
+    ranges = text_ranges(part, record, options)
     if len(ranges) > 1 and not record.holds_ranges:
         alternative = (
             "lower_set writes a folder with a file for each"
@@ -84,12 +84,12 @@ def lowered_part(
         named = [replace(part.entry, algorithm=part.entry.algorithm or plan.algorithm) for part in ranges]
         part = replace(part, entries=tuple(named))
     else:
-        asked = replace(asked, protocol=ranges[-1].protocol or asked.protocol)
+        options = replace(options, protocol=ranges[-1].protocol or options.protocol)
     try:
         made = lower_verified(
             part,
             record,
-            asked,
+            options,
             entry=ranges[-1].entry,
             path=path,
             in_own_folder=in_own_folder,

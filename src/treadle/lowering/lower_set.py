@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from treadle.brief import brief
 from treadle.errors import InfeasibleError, ScheduleError
@@ -100,15 +101,16 @@ class LoweredSet:
         return tuple(one.text for one in self.ranges)
 
 
-def write_set(plan: Plan, record: Format, asked: TextOptions, label: str, folder: str) -> LoweredSet:
+def write_set(plan: Plan, record: Format, options: TextOptions, label: str, folder: str) -> LoweredSet:
     """Write a runtime file for each range of a plan."""
-    label = f"{label}.in-place" if asked.in_place else label
-    parts = text_ranges(plan, record, asked)
+    label = f"{label}.in-place" if options.in_place else label
+    parts = text_ranges(plan, record, options)
+    write = partial(_write_text, plan, record, options, label)
     ranges: list[LoweredRange] = []
     left_out: list[tuple[int, int | None, str]] = []
     for number, part in enumerate(parts, 1):
         try:
-            ranges.append(_write_text(plan, record, asked, label, part, f"{number:02}"))
+            ranges.append(write(part, f"{number:02}"))
         except ScheduleError as error:
             left_out.append((part.entry.min_bytes, part.entry.max_bytes, str(error)))
     if not ranges:
@@ -120,8 +122,8 @@ def write_set(plan: Plan, record: Format, asked: TextOptions, label: str, folder
             f"--max-schedules {_LEGACY_TEXTS}, or fewer for several collectives"
             + (", lower with --protocol Simple" if len(parts) > len(plan.entries) else "")
         )
-    if asked.chunks == AUTO_CHUNKS and dialect not in (Profile.LEGACY, Profile.RCCL):
-        ranges += [*_filling_in(plan, record, asked, label, parts, ranges)]
+    if options.chunks == AUTO_CHUNKS and dialect not in (Profile.LEGACY, Profile.RCCL):
+        ranges += [*_filling_in(write, plan, options, parts, ranges)]
     texts = tuple(one.text for one in ranges)
     delivery = record.delivery(TextSet(folder or "texts", dialect, texts))
     choices = record.judged_set(texts, dict(delivery.files), dialect or None)
@@ -130,10 +132,9 @@ def write_set(plan: Plan, record: Format, asked: TextOptions, label: str, folder
 
 
 def _filling_in(
+    write: Callable[[TextRange, str, PlanEntry], LoweredRange],
     plan: Plan,
-    record: Format,
-    asked: TextOptions,
-    label: str,
+    options: TextOptions,
     parts: Sequence[TextRange],
     main: Sequence[LoweredRange],
 ) -> Iterator[LoweredRange]:
@@ -150,13 +151,13 @@ def _filling_in(
         # First the range itself, then the neighbouring ranges with other schedules.
         for other in (own, *(entry for entry in neighbours if entry.schedule is not own.schedule)):
             part = TextRange(replace(own, schedule=other.schedule), parts[at].protocol)
-            request = TextRequest(plan, part.entry, asked, "", in_own_folder=True)
+            request = TextRequest(plan, part.entry, options, "", in_own_folder=True)
             try:
                 chunks = request.program(merge=True).n_chunks
                 if any(chunks % count == 0 for count in covered):
                     continue
                 number += 1
-                made = _write_text(plan, record, asked, label, part, f"rest-{number:02}", other)
+                made = write(part, f"rest-{number:02}", other)
             except ScheduleError:
                 continue  # It cannot be written.
             covered.append(made.text.n_chunks)
@@ -166,7 +167,7 @@ def _filling_in(
 def _write_text(
     plan: Plan,
     record: Format,
-    asked: TextOptions,
+    options: TextOptions,
     label: str,
     part: TextRange,
     position: str,
@@ -174,13 +175,13 @@ def _write_text(
 ) -> LoweredRange:
     """Write one runtime file; `position` in the names of the files gives their order."""
     entry, collective = part.entry, plan.collective
-    protocol = part.protocol or asked.protocol or ("Simple" if record.has_all_protocols else None)
-    asked = replace(asked, protocol=protocol, chunks=asked.chunks if filling is None else PLAN_CHUNKS)
-    if asked.name is not None:
-        asked = replace(asked, name=f"{asked.name}-{position}")
+    protocol = part.protocol or options.protocol or ("Simple" if record.has_all_protocols else None)
+    options = replace(options, protocol=protocol, chunks=options.chunks if filling is None else PLAN_CHUNKS)
+    if options.name is not None:
+        options = replace(options, name=f"{options.name}-{position}")
     last = "" if entry.max_bytes is None else format_size(entry.max_bytes)
     file = f"{FOLDER}/{label}.{position}.{format_size(entry.min_bytes)}-{last}{record.extension}"
-    made = lower_verified(plan, record, asked, entry=entry, path=file, in_own_folder=True, is_group=True)
+    made = lower_verified(plan, record, options, entry=entry, path=file, in_own_folder=True, is_group=True)
     ((_, data),) = made.files
     assert made.n_chunks is not None
     text = RangedText(
@@ -191,7 +192,7 @@ def _write_text(
         collective=collective.kind,
         n_ranks=collective.n_ranks,
         n_chunks=made.n_chunks,
-        in_place=asked.in_place,
+        in_place=options.in_place,
         min_bytes=entry.min_bytes,
         max_bytes=entry.max_bytes,
         root=-1 if collective.root is None else collective.root,

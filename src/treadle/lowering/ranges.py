@@ -102,10 +102,10 @@ def range_count(plan: Plan, *, to: str, **options: Unpack[TextKeywords]) -> int:
     >>> treadle.planning.range_count(plan, to="msccl-xml")
     1
     """
-    record, asked = find_format(to), TextOptions(**options)
+    record, given = find_format(to), TextOptions(**options)
     if record.holds_ranges:
         return 1
-    return len(text_ranges(narrowed_plan(plan, record, asked)[0], record, asked))
+    return len(text_ranges(narrowed_plan(plan, record, given)[0], record, given))
 
 
 def text_ranges(plan: Plan, record: Format, options: TextOptions) -> tuple[TextRange, ...]:

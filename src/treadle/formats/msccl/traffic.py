@@ -11,11 +11,10 @@ from treadle.errors import ScheduleError
 from treadle.formats.judgement import Terms, decoded
 from treadle.formats.msccl.judge_order import find_edges, find_order
 from treadle.formats.msccl.reader import RECEIVING, SENDING, Algorithm, MscclStep, first_parsed
-from treadle.program.foreign.traffic import Traffic, even_shards
-from treadle.program.program import Operation, OperationKind, program_from_operations
-from treadle.schedules.collective import CollectiveKind
+from treadle.formats.schedule_source import simulated_traffic
+from treadle.program.foreign.traffic import Traffic
+from treadle.program.program import Operation, OperationKind
 
-_KINDS = {"reducescatter": "reduce-scatter", "reduce_scatter": "reduce-scatter"}
 _ADDING = {"rrc", "rrs", "rrcs"}
 
 
@@ -23,7 +22,6 @@ def traffic(data: bytes, terms: Terms) -> Traffic:
     """Return the messages between the ranks."""
     text, source = decoded(data, terms, "MSCCL XML")
     algorithm = first_parsed(text, terms.profile, source)
-    kind = CollectiveKind(_KINDS.get(algorithm.collective, algorithm.collective))
     n, p = algorithm.n_ranks, algorithm.n_chunks
     edges = find_edges(algorithm)
     order = find_order(algorithm, edges)
@@ -55,14 +53,7 @@ def traffic(data: bytes, terms: Terms) -> Traffic:
         known = [*before, *([sender[number]] if number in sender else [])]
         depth[number] = 1 + max((depth[other] for other in known), default=-1)
         done[number] = _add(algorithm, operations[step.rank], step, waits, first.get(number), depth[number])
-    program = program_from_operations(
-        kind,
-        operations,
-        n_chunks=p,
-        shard_offset=even_shards(kind, n, p, terms.root),
-        root=terms.root if kind.is_rooted else -1,
-    )
-    return Traffic(program, is_runnable=False)
+    return simulated_traffic(algorithm.collective, operations, p, terms.root)
 
 
 def _add(

@@ -17,9 +17,9 @@ from treadle.formats.judgement import Terms
 from treadle.formats.mscclpp.judge_blocks import PlanAtWork, Worker
 from treadle.formats.mscclpp.judge_slices import Scale, even_units, unrolled
 from treadle.formats.mscclpp.reader import PACKETS, BufferChunks, ExecutionPlan, MscclppOperation, read
-from treadle.program.foreign.traffic import Traffic, even_shards
-from treadle.program.program import Operation, OperationKind, program_from_operations
-from treadle.schedules.collective import CollectiveKind
+from treadle.formats.schedule_source import simulated_traffic
+from treadle.program.foreign.traffic import Traffic
+from treadle.program.program import Operation, OperationKind
 
 _MOST_OPERATIONS = 2 * 10**6
 _News = dict[int, set[int]]
@@ -29,19 +29,11 @@ _News = dict[int, set[int]]
 def traffic(data: bytes, terms: Terms) -> Traffic:
     """Return the messages between the ranks; ScheduleError for in-network operations or a deadlock."""
     plan = read(data, terms)
-    kind = CollectiveKind("reduce-scatter" if plan.collective == "reducescatter" else plan.collective)
     scale = Scale(even_units(plan), turns=1)
-    n, p = len(plan.sizes), scale.units * max(max(sizes["i"], sizes["o"]) for sizes in plan.sizes)
-    play = _Play(plan, p, scale, terms.source or "MSCCL++ plan")
+    n_chunks = scale.units * max(max(sizes["i"], sizes["o"]) for sizes in plan.sizes)
+    play = _Play(plan, n_chunks, scale, terms.source or "MSCCL++ plan")
     play.run()
-    program = program_from_operations(
-        kind,
-        play.operations,
-        n_chunks=p,
-        shard_offset=even_shards(kind, n, p, terms.root),
-        root=terms.root if kind.is_rooted else -1,
-    )
-    return Traffic(program, is_runnable=False)
+    return simulated_traffic(plan.collective, play.operations, n_chunks, terms.root)
 
 
 class _Worker(Worker[_News]):
