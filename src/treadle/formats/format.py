@@ -300,7 +300,7 @@ def _loadable_formats() -> Iterator[Format]:
     """Yield Treadle's formats, then the others; plug-ins are not even searched before those are needed."""
     yield from _own().values()
     for name in format_names()[len(_own()) :]:
-        with suppress(ScheduleError):  # the error is raised where that format is used
+        with suppress(ScheduleError):  # The error is raised where that format is used.
             yield find_format(name)
 
 

@@ -97,6 +97,7 @@ def _unstarted(ranks: list[list[TraceNode]]) -> list[str]:
             if node.kind == "RECEIVE":
                 key = sent.setdefault((node.source, node.target, node.tag), len(sent))
                 after[-1, key].append((rank, place))
+    # Nodes become ready when their last predecessor is done; the list grows while it is traversed.
     ready = [
         (rank, place) for rank, row in enumerate(blocked) for place, count in enumerate(row) if not count
     ]

@@ -201,6 +201,7 @@ class _Machine:
         sends, receives = self.begun[sender, receiver]
         (sends if number == sender else receives).append((step, places))
         self.ranks[number].begun += 1
+        # Without buffers, the data move only when both ends have begun the transfer.
         if not (sends and receives):
             return
         (sent, source), (taken, target) = sends.popleft(), receives.popleft()

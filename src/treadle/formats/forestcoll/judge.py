@@ -81,6 +81,7 @@ def _compared(file: ForestcollFile, planned: Planned) -> Iterator[str]:
             yield f"line {written.line}: its nodes are not ranks of the plan"
             return
         found[own] += written.chunks
+    # The file may divide shards into more or fewer chunks than the plan, so shares are compared.
     total = sum(found.values())
     if total == 0 or {key: value * total for key, value in wanted.items()} != {
         key: value * grain for key, value in found.items()

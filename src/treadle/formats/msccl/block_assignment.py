@@ -187,6 +187,7 @@ def split_evenly(weights: Sequence[int], limit: int) -> list[int]:
     >>> split_evenly([5, 1, 1, 5], 7)
     [2, 2]
     """
+    # Fewer steps per run need more runs, so bisection finds the smallest limit with the fewest runs.
     fewest = len(_runs(weights, limit))
     low, high = max(weights, default=0), max(limit, max(weights, default=0))
     lightest = low + bisect_left(range(low, high), -fewest, key=lambda most: -len(_runs(weights, most)))
@@ -275,6 +276,7 @@ def pair_blocks(pieces: Pieces, blocks: list[MscclBlock], limits: Limits) -> lis
         for channel in sorted({channel for channel, _ in sides})
         for one, other in zip(sides[channel, True], sides[channel, False], strict=False)
     ]
+    # Merge the lightest pairs over all channels, only as many as there are thread blocks too many.
     wanted = Counter(
         channel
         for cost, channel in sorted(costs)[: max(0, len(blocks) - limits.thread_blocks)]
@@ -317,6 +319,7 @@ def form_steps(
     for block, rows in zip(blocks, needs, strict=True):
         steps.append([])
         for piece, last in zip(block.pieces, rows, strict=True):
+            # A step can wait for one other step, so each further wait needs a nop before it.
             waits = sorted((other, step_of[wait]) for other, wait in last.items()) or [(-1, -1)]
             awaited.update(waits)
             steps[-1] += [*((-1, *wait) for wait in waits[:-1]), (piece, *waits[-1])]

@@ -53,6 +53,7 @@ def consolidate_messages(pieces: Pieces, limits: Limits) -> Pieces:
                 continue
             *starts, whole = accumulate((old[one].count for one in side), initial=0)
             start = base.setdefault(side, new.stage_chunks[rank])
+            # The first part reserves the stage for the entire message.
             if piece == side[0]:
                 new.stage_chunks[rank] += whole
             if kind is OperationKind.SEND:

@@ -95,6 +95,7 @@ def judge(files: Sequence[bytes], terms: Terms) -> Judgement:
     text, source = decoded(files[0], terms, "MSCCL XML")
     verdicts: list[tuple[str, Judgement]] = []
     errors = []
+    # Dialects differ in spellings and limits, and a file does not name its own.
     for name in LIMITS if terms.profile is None else (terms.profile,):
         try:
             found = interpret_msccl_xml(text, profile=name, root=terms.root, source=source)

@@ -139,6 +139,7 @@ def _sorted(after: list[list[int]]) -> list[int]:
     for successors in after:
         for number in successors:
             blocked[number] += 1
+    # Kahn's algorithm: the list grows while it is traversed, by steps whose last predecessor is done.
     order = [number for number, count in enumerate(blocked) if not count]
     for number in order:
         for successor in after[number]:
@@ -156,6 +157,7 @@ def _cycle(algorithm: Algorithm, after: list[list[int]], done: set[int]) -> str:
         if number not in done
         for successor in successors
     }
+    # Every remaining step has a remaining predecessor, so following them back must repeat a step.
     number = next(number for number in range(len(after)) if number not in done)
     trail: dict[int, None] = {}
     while number not in trail:

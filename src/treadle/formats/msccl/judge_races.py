@@ -55,6 +55,7 @@ def _open_within_ranks(
     left: set[Pair] = set()
     for rank, found in by_rank.items():
         columns = sorted({algorithm.steps[one].block for one, _ in found})
+        # Too much work for the clocks of one rank: leave the pairs to the search over all ranks.
         if len(columns) * len(own[rank]) > MAX_WORK:
             left.update(found)
             continue

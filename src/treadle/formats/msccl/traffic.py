@@ -47,6 +47,7 @@ def traffic(data: bytes, terms: Terms) -> Traffic:
     by_place = {(step.block, step.place): number for number, step in enumerate(algorithm.steps)}
     for number in order:
         step = algorithm.steps[number]
+        # A thread block runs in order; an explicit wait adds the step of another block.
         before = [by_place[step.block, step.place - 1]] if step.place else []
         before += [edges.awaited[number]] if edges.awaited[number] >= 0 else []
         waits = tuple(sorted({place for other in before for place in done[other]}))

@@ -117,6 +117,7 @@ class BlockWriter:
                 continue
             for part in self._apart(sends):
                 self._put(part, kind)
+        # The signal of a put through a proxy is part of the put.
         far = {send for send in pushed if self._type(send) == "port"}
         self._signal([send for send in run if send not in far])
 
@@ -137,6 +138,8 @@ class BlockWriter:
         every = self._all
         peers = [every.peer[send] for send in sends]
         receives = [every.receive_of[send] for send in sends]
+        # A multicast must replace all sends of these chunks, write outputs at the same position, and be one
+        # of the plan: other in-network operations would cross links that the plan does not count.
         if (
             len(sends) < max(2, self.sent[self._chunks(sends[0])])
             or len(set(peers)) < len(peers)
@@ -219,6 +222,7 @@ class BlockWriter:
         if clash(accesses, self.lent):
             self._flush()
             self._line_up()
+        # Other threads see the received data, or those of earlier moves, only after a barrier.
         if self.has_waited or clash(accesses, self.moved):
             self._line_up()
         operation: Json = {"name": name, "src_buff": sources, "dst_buff": targets}

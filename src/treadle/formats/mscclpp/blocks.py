@@ -167,6 +167,7 @@ def route_messages(fabric: Fabric, lane: Lane, gpus: Sequence[MscclppGpu]) -> Me
             continue
         sender, receiver = every.owner[send], every.owner[receive]
         if every.kind[receive] == RECEIVE_REDUCE:
+            # A pulled message needs no scratch, but its data must stay unchanged until they are read.
             near = fabric.channel_type(sender, receiver) == "memory"
             if near and _is_stable(lane, send, receive):
                 found.pulled.add(send)

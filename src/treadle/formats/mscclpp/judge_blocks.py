@@ -217,6 +217,7 @@ class PlanAtWork(ABC, Generic[_W, _N]):
             present.append(block)
         if len(present) < operation.numbers[1]:
             return False
+        # Collect everything in one block, then distribute it: linear in the number of blocks.
         first, *others = present
         for other in others:
             first.hear(other.content())

@@ -244,6 +244,7 @@ class Machine(PlanAtWork[BlockAtWork, News]):
                     return
                 values.append(held)
             total = _sum(values)
+            # All reads come before the first write: a move may overwrite its own sources.
             self._begin(block, reads)
             for cell in reads:
                 self._look(move, cell, writing=False)

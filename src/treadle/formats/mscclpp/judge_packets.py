@@ -190,6 +190,7 @@ class PacketMachine(Machine):
             packet = self._packets[cell]
             packet.node, packet.told = self._by, self._there
             self.written[cell] = move.mover
+            # The receiver may still read the packets of the last launch from this scratch.
             if cell[0] not in self._there:
                 self._unknown.append((move.block.rank, cell[0], move.operation.where))
 

@@ -31,6 +31,7 @@ def chunk_groups(program: Program) -> list[list[int]]:
     Every operation is in one group, in the order of its number. Operations of different groups use no common
     chunk, so they do not depend on each other.
     """
+    # A group ends where no range of an earlier operation reaches the first chunk of the next one.
     order = np.argsort(program.first, kind="stable")
     first, past = program.first[order], (program.first + program.count)[order]
     reach = np.maximum.accumulate(past)
@@ -130,6 +131,7 @@ class Lane:
                 begin = end
                 while end < place and begin and self._is_same(own[begin - 1], number, RECEIVE_REDUCE):
                     begin -= 1
+                # Move the earlier sums of these chunks to the end, so that all of them become one operation.
                 own[begin:] = own[end:] + own[begin:end]
             own.insert(place, number)
         return dict(found)
@@ -224,6 +226,7 @@ def make_lanes(
     for group in groups:
         amount = frozenset(program.count[list(group)].tolist()) if alike else None
         weight = np.bincount(owner[list(group)], minlength=program.n_ranks)
+        # The group goes where the fullest rank then has the fewest operations.
         after = (loads + weight).max(axis=1, initial=0)
         others = np.array([found not in (None, amount) for found in amounts], dtype=bool)
         after[others] = np.iinfo(np.int64).max

@@ -59,6 +59,7 @@ class PacketWriter(BlockWriter):
                     slot = self._slot(every.send_of[arrived])
                     self._move([], "rppkt", [slot], self._targets(part), "memory")
                 continue
+            # A sum that was just made is sent by the same operation, as far as that has targets left.
             rest = self._fused(access, sends)
             if rest and clash([access], self._pending()):
                 self._unpack()

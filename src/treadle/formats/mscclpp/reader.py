@@ -205,6 +205,7 @@ def _check_sizes(plan: ExecutionPlan) -> None:
         chunks = max(1, sizes["i"], sizes["o"])
         # Packets have twice the bytes of their data, in scratch with one or two halves.
         packed = (1 + plan.is_low_latency) * sizes["s"] * (1 + plan.has_double_scratch)
+        # The last packet of the largest buffer must be within 2**32 bytes.
         if packed and packed * plan.max_bytes > 2**32 * chunks:
             limits.append((2**32 * chunks // packed, rank))
     if not limits:

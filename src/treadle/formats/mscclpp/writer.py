@@ -218,6 +218,7 @@ def _form_blocks(
                 f"MSCCL++: a thread block needs {longest} operations, the limit is {limits.operations}; "
                 f"{REMEDY}"
             )
+        # Signals and barriers add to the program's operations, so try with proportionally fewer of these.
         room = max(1, room * limits.operations // (longest + 1))
 
 

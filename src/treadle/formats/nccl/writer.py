@@ -75,6 +75,7 @@ def emit_nccl_graph(
     rising order in which NCCL joins them.
     """
     rings = find_rings(schedule)
+    # Channels of NCCL carry equal shares, so a ring with more trees gets proportionally more channels.
     share = gcd(*rings.values())
     count = sum(units // share for units in rings.values())
     if count > MAX_CHANNELS:

@@ -148,6 +148,7 @@ def _dependency_cycle(file: RouteFile) -> Iterator[str]:
         for held, wanted in pairwise(zip(layers, route.links, strict=True)):
             earlier[wanted].add(held)
             later[held].add(wanted)
+    # Kahn's algorithm on the channel dependency graph; the channels that remain are on or behind a cycle.
     waiting = {channel: len(before) for channel, before in earlier.items()}
     free = [channel for channel in later if channel not in waiting]
     while free:

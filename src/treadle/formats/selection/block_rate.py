@@ -83,6 +83,7 @@ def spread_over_blocks(
 
     def spread(grid: Grid, text: str, instances: int) -> SpreadFile:
         share, wanted = shares(text), wanted_of(text, grid.program)
+        # LL and small sizes are limited by latency, which more thread blocks do not reduce.
         is_small = request.protocol == "LL" or 0 < request.max_bytes * share <= _LATENCY_BYTES
         is_short = share * wanted > BLOCK_BYTES_PER_S and not is_small
         return SpreadFile(grid, text, instances, share, BLOCK_BYTES_PER_S / share if is_short else None)

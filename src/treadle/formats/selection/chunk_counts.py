@@ -67,6 +67,7 @@ def regrid(program: Program, parts: int, topology: Topology, *, by_step: bool = 
     old = parts_of(program)
     if parts < old:
         raise ScheduleError(f"{parts} chunks are less than the plan's {old}: some would be empty")
+    # Each shard is divided separately, so that shards stay equal.
     numbers = np.arange(program.n_addresses + 1, dtype=np.int64)
     bounds = numbers // old * parts + numbers % old * parts // old
     new = recut(program, bounds)

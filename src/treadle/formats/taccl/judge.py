@@ -38,6 +38,7 @@ def _followed(file: TacclFile) -> Iterator[str]:
                 continue
             here = (send.head, send.address)
             has = state.get(here, frozenset())
+            # Files without the operation mean a sum if the terms are disjoint, else a copy.
             if send.reduces or (send.reduces is None and not found & has):
                 if found & has:
                     yield f"{name}: adds what is in the sum already"

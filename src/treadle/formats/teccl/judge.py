@@ -32,6 +32,7 @@ def _allgather_faults(file: TecclFile) -> Iterator[str]:
     chunks: dict[int, set[int]] = defaultdict(set)
     for flow in sorted(file.flows, key=lambda flow: flow.hop.epoch):
         chunks[flow.source].add(flow.chunk)
+        # Epoch in which each GPU received the chunk; its source holds it from the beginning.
         since = holders[flow.source, flow.chunk]
         since.setdefault(flow.source, -1)
         hop = flow.hop
