@@ -104,10 +104,12 @@ class Pieces:
         for rank, span in enumerate(self.rank_pieces):
             for number in span:
                 piece = self.rows[number]
+                if piece.kind is OperationKind.COPY:
+                    continue
                 peer, channel = self.peer(piece), int(self.program.channel[piece.operation])
                 if piece.kind is OperationKind.SEND:
                     found[rank, peer, channel][0].append(number)
-                elif piece.kind is not OperationKind.COPY:
+                else:
                     found[peer, rank, channel][1].append(number)
         for (sender, receiver, _), (sends, receives) in found.items():
             if len(sends) != len(receives):

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import accumulate
-from typing import Any
 
-from treadle.formats.msccl.block_assignment import Limits, Pieces
+from treadle.formats.msccl.block_assignment import Limits, Piece, Pieces
 from treadle.program.program import OperationKind
 
 _Side = tuple[int, ...]
@@ -37,8 +35,11 @@ def consolidate_messages(pieces: Pieces, limits: Limits) -> Pieces:
     base: dict[_Side, int] = {}
     """Position of each merged message in its rank's stage."""
 
-    def add(piece: int, **changes: Any) -> int:
-        new.rows.append(replace(old[piece], **changes))
+    def add(
+        piece: int, kind: OperationKind, waits: list[int], staged: tuple[int, int] = (-1, -1), count: int = 0
+    ) -> int:
+        row = old[piece]
+        new.rows.append(Piece(row.operation, kind, row.first, count or row.count, waits, *staged))
         return len(new.rows) - 1
 
     def waits_of(piece: int) -> list[int]:
@@ -49,7 +50,7 @@ def consolidate_messages(pieces: Pieces, limits: Limits) -> Pieces:
         for piece in span:
             kind, side = old[piece].kind, sides.get(piece)
             if side is None:
-                number[piece] = add(piece, waits=waits_of(piece))
+                number[piece] = add(piece, kind, waits_of(piece))
                 continue
             *starts, whole = accumulate((old[one].count for one in side), initial=0)
             start = base.setdefault(side, new.stage_chunks[rank])
@@ -58,16 +59,14 @@ def consolidate_messages(pieces: Pieces, limits: Limits) -> Pieces:
                 new.stage_chunks[rank] += whole
             if kind is OperationKind.SEND:
                 target = start + starts[side.index(piece)]
-                number[piece] = add(
-                    piece, kind=OperationKind.COPY, waits=waits_of(piece), staged_target=target
-                )
+                number[piece] = add(piece, OperationKind.COPY, waits_of(piece), (-1, target))
                 if piece == side[-1]:
-                    add(piece, waits=[number[one] for one in side], staged_source=start, count=whole)
+                    add(piece, kind, [number[one] for one in side], (start, -1), whole)
             elif piece == side[-1]:
-                came = add(piece, waits=[], staged_target=start, count=whole)
+                came = add(piece, kind, [], (-1, start), whole)
                 for one, offset in zip(side, starts, strict=True):
                     waits = [*waits_of(one), came]
-                    number[one] = add(one, kind=OperationKind.COPY, waits=waits, staged_source=start + offset)
+                    number[one] = add(one, OperationKind.COPY, waits, (start + offset, -1))
         new.rank_pieces.append(range(begin, len(new.rows)))
     return new
 

@@ -35,6 +35,7 @@ from treadle.program.addresses import Addresses
 from treadle.program.program import OperationKind, Program
 from treadle.schedules.collective import CollectiveKind
 
+_NOP = 'type="nop" srcbuf="i" srcoff="-1" dstbuf="o" dstoff="-1" cnt="0"'
 _STEP_TYPES = {
     OperationKind.SEND: "s",
     OperationKind.RECEIVE: "r",
@@ -135,9 +136,28 @@ def _gpu_lines(
     blocks: list[MscclBlock],
 ) -> Iterator[str]:
     """Yield the lines of a rank's element."""
-    own = addresses[rank]
+    program, own = pieces.program, addresses[rank]
+
+    def action(number: int) -> str:
+        """Return type, source and target of a step; the source of a sum is the rank's own term."""
+        piece = pieces.rows[number]
+        ends = []
+        for side, end, buffers, staged in (
+            ("src", OperationKind.RECEIVE, program.source, "staged_source"),
+            ("dst", OperationKind.SEND, program.target, "staged_target"),
+        ):
+            part, place = piece, own
+            if piece.kind is end:
+                part, place = pieces.rows[other_end[number]], addresses[pieces.peer(piece)]
+            letter, offset = "s", len(place.scratch) + getattr(part, staged)
+            if getattr(part, staged) < 0:
+                buffer = int(buffers[part.operation])
+                letter, offset = "ios"[buffer], place.offset(buffer, part.first)
+            ends.append(f'{side}buf="{letter}" {side}off="{offset}"')
+        return f'type="{_STEP_TYPES[piece.kind]}" {" ".join(ends)} cnt="{piece.count}"'
+
     steps, awaited = form_steps(pieces, blocks)
-    nodes = 1 + pieces.program.n_ranks + len(blocks) + sum(map(len, steps))
+    nodes = 1 + program.n_ranks + len(blocks) + sum(map(len, steps))
     check_limits(rank, (nodes, limits.nodes, "XML nodes"), (max(map(len, steps)), limits.steps, "steps"))
     yield (
         f'  <gpu id="{rank}" i_chunks="{own.input_chunks}" o_chunks="{own.output_chunks}" '
@@ -146,31 +166,11 @@ def _gpu_lines(
     for number, (block, rows) in enumerate(zip(blocks, steps, strict=True)):
         yield f'    <tb id="{number}" send="{block.send}" recv="{block.receive}" chan="{block.channel}">'
         for s, (piece, other, step) in enumerate(rows):
-            action = 'type="nop" srcbuf="i" srcoff="-1" dstbuf="o" dstoff="-1" cnt="0"'
-            if piece >= 0:
-                action = _action(pieces, addresses, other_end, piece)
+            what = action(piece) if piece >= 0 else _NOP
             waits = f'depid="{other}" deps="{step}" hasdep="{int((number, s) in awaited)}"'
-            yield f'      <step s="{s}" {action} {waits}/>'
+            yield f'      <step s="{s}" {what} {waits}/>'
         yield "    </tb>"
     yield "  </gpu>"
-
-
-def _action(pieces: Pieces, addresses: Sequence[Addresses], other_end: Mapping[int, int], piece: int) -> str:
-    """Return type, source and target of a step; the source of a sum is the rank's own term."""
-    own, program = pieces.rows[piece], pieces.program
-    ends = []
-    for side, end, buffers, staged in (
-        ("src", OperationKind.RECEIVE, program.source, "staged_source"),
-        ("dst", OperationKind.SEND, program.target, "staged_target"),
-    ):
-        part = pieces.rows[other_end[piece]] if own.kind is end else own
-        place, letter = addresses[int(program.operation_rank[part.operation])], "s"
-        offset = len(place.scratch) + getattr(part, staged)
-        if getattr(part, staged) < 0:
-            buffer = int(buffers[part.operation])
-            letter, offset = "ios"[buffer], place.offset(buffer, part.first)
-        ends.append(f'{side}buf="{letter}" {side}off="{offset}"')
-    return f'type="{_STEP_TYPES[own.kind]}" {" ".join(ends)} cnt="{own.count}"'
 
 
 _SELECTORS = {
