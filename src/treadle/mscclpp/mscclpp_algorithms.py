@@ -62,17 +62,15 @@ def register(
     A second call replaces the selector of the first one, but not its plans: register all plans in one call.
     """
     rows = tuple(read_row(Path(path), root) for path in plans)
-    for row in rows if not accept_any_reduction else ():
-        if row.collective in SUMS:
+    for row in rows:
+        if row.collective in SUMS and not accept_any_reduction:
             raise ScheduleError(
                 f"{row.path}: MSCCL++ always sums, and selectors do not see the reduction of a call; if all "
                 f"{row.collective} calls are sums, use accept_any_reduction=True"
             )
     twice = [name for name, count in Counter(row.name for row in rows).items() if count > 1]
     if twice:
-        raise ScheduleError(
-            f"two plans are named {twice[0]}, and MSCCL++ identifies them by name; lower one with --name"
-        )
+        raise ScheduleError(f"two plans are named {twice[0]}; names must differ, lower one with --name")
     runtime = _runtime()
     builder, found = runtime.ext.AlgorithmCollectionBuilder(), os.environ.get("RANK", "")
     if rank is None and not found.isdecimal():

@@ -124,9 +124,7 @@ def read_row(path: Path, root: int | None) -> PlanRow:
         )
     chunks = frozenset((sizes["i"], sizes["o"]) for sizes in plan.sizes)
     if any(0 in pair for pair in chunks):
-        raise ScheduleError(
-            f"{path}: a rank has no chunks of input or output, and MSCCL++ would divide by zero"
-        )
+        raise ScheduleError(f"{path}: a rank has no chunks of input or output; MSCCL++ divides by both")
     if (plan.collective == "broadcast") != (root is not None):
         wanted = "a broadcast; use root=" if root is None else f"not a broadcast; omit root={root}"
         raise ScheduleError(f"{path}: {wanted}")
