@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from treadle.errors import FormatError
-from treadle.formats.cpu.judge import execute_cpu_text
+from treadle.formats.cpu.interpreter import execute_cpu_file
 from treadle.formats.cpu.reader import parse_cpu_part
-from treadle.formats.judgement import Judgement
+from treadle.formats.verdict import Verdict
 
 
-def interpret_cpu_parts(texts: Sequence[str], *, source: str = "CPU XML") -> Judgement:
+def interpret_cpu_parts(texts: Sequence[str], *, source: str = "CPU XML") -> Verdict:
     """Put the parts of all ranks together and execute them as one text.
 
     Raises
@@ -30,4 +30,4 @@ def interpret_cpu_parts(texts: Sequence[str], *, source: str = "CPU XML") -> Jud
             raise FormatError(f"part {rank} is of another text than part 0", source=source)
     if not parts:
         raise FormatError("there is no part", source=source)
-    return execute_cpu_text(replace(parts[0].text, ranks=tuple(part.text.ranks[0] for part in parts)))
+    return execute_cpu_file(replace(parts[0].text, ranks=tuple(part.text.ranks[0] for part in parts)))

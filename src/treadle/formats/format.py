@@ -23,18 +23,18 @@ import treadle.formats
 from treadle.brief import brief
 from treadle.checking import checked
 from treadle.errors import ScheduleError
-from treadle.formats.judgement import Check, Judgement, RangedText, Terms
-from treadle.formats.text_options import PROTOCOLS, TextOptions, given_options, spelt
+from treadle.formats.file_options import PROTOCOLS, FileOptions, given_options, spelt
+from treadle.formats.verdict import Check, RangedFile, Terms, Verdict
 from treadle.plug_ins import find_plug_ins, load_plug_in
-from treadle.refusal import Refusal
 from treadle.spelling import known_name
+from treadle.unsupported import Unsupported
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
     from treadle.formats.loading import Loading
-    from treadle.formats.request import TextRequest, Written
-    from treadle.formats.selection.text_set import Delivery, TextSet
+    from treadle.formats.request import FileRequest, Written
+    from treadle.formats.selection.file_set import Delivery, FileSet
 
 GROUP = "treadle.formats"
 """Group of entry points; each is named like its format and refers to its record."""
@@ -60,14 +60,14 @@ class Format:
     check : Check
         Verification of complete files that were written from a plan.
     options : frozenset of str
-        Fields of `TextOptions` that have an effect. A format with ``accept_any_root`` is for a runtime that
+        Fields of `FileOptions` that have an effect. A format with ``accept_any_root`` is for a runtime that
         does not compare the root; one with ``rank`` can be written for a single rank.
     write : callable or str
-        From a `TextRequest` to `Written`. ScheduleError if the format cannot express the plan.
+        From a `FileRequest` to `Written`. ScheduleError if the format cannot express the plan.
     read : callable or str
         From one file's bytes and `Terms` to a value of the format's own; FormatError if it is malformed.
     judge : callable or str
-        From all files' bytes and `Terms` to a `Judgement`. Shares no code with the writer.
+        From all files' bytes and `Terms` to a `Verdict`. Shares no code with the writer.
     load : callable or str
         From the request, the written files and the verdict to `Loading`.
     begins : str
@@ -83,7 +83,7 @@ class Format:
     holds_ranges : bool
         Whether one file contains all size ranges of a plan.
     deliver : callable or str
-        From a `TextSet` to `Delivery`: how a runtime chooses by size among the files of a folder; empty if
+        From a `FileSet` to `Delivery`: how a runtime chooses by size among the files of a folder; empty if
         no runtime does.
     judge_set : callable or str
         From the runtime files of a folder, the other files there by name, and a dialect to the errors in the
@@ -114,17 +114,17 @@ class Format:
     extension: str
     check: Check
     options: frozenset[str]
-    write: Callable[[TextRequest], Written] | str
+    write: Callable[[FileRequest], Written] | str
     read: Callable[[bytes, Terms], Any] | str
-    judge: Callable[[Sequence[bytes], Terms], Judgement] | str
-    load: Callable[[TextRequest, Written, Judgement], Loading] | str
+    judge: Callable[[Sequence[bytes], Terms], Verdict] | str
+    load: Callable[[FileRequest, Written, Verdict], Loading] | str
     begins: str = ""
     is_per_rank: bool = False
     parses_folder: bool = False
     holds_routes: bool = False
     holds_ranges: bool = False
-    deliver: Callable[[TextSet], Delivery] | str = ""
-    judge_set: Callable[[Sequence[RangedText], Mapping[str, bytes], str | None], tuple[str, ...]] | str = ""
+    deliver: Callable[[FileSet], Delivery] | str = ""
+    judge_set: Callable[[Sequence[RangedFile], Mapping[str, bytes], str | None], tuple[str, ...]] | str = ""
     protocols: tuple[str, ...] = PROTOCOLS
     files: str = ""
     readers: str = ""
@@ -136,10 +136,10 @@ class Format:
             raise ScheduleError(f"format {self.name[:40]!r}: expected lower-case words with hyphens")
         if not re.fullmatch(r"\.[A-Za-z0-9]+", self.extension):
             raise ScheduleError(f"format {self.name}: extension {self.extension!r}: expected such as '.xml'")
-        for option in sorted(self.options - set(TextOptions.__dataclass_fields__)):
-            raise ScheduleError(f"format {self.name}: option {option!r} is not a field of TextOptions")
+        for option in sorted(self.options - set(FileOptions.__dataclass_fields__)):
+            raise ScheduleError(f"format {self.name}: option {option!r} is not a field of FileOptions")
 
-    def written(self, request: TextRequest) -> Written:
+    def written(self, request: FileRequest) -> Written:
         """Return the files that the format's writer makes."""
         return load_function(self.write)(request)
 
@@ -147,20 +147,20 @@ class Format:
         """Return one file as the format's reader parses it."""
         return load_function(self.read)(data, terms)
 
-    def judged(self, files: Sequence[bytes], terms: Terms) -> Judgement:
+    def interpreted(self, files: Sequence[bytes], terms: Terms) -> Verdict:
         """Return the verdict of the format's verifier on files."""
         return load_function(self.judge)(files, terms)
 
-    def loading(self, request: TextRequest, written: Written, judgement: Judgement) -> Loading:
+    def loading(self, request: FileRequest, written: Written, judgement: Verdict) -> Loading:
         """Return the instructions for loading written files."""
         return load_function(self.load)(request, written, judgement)
 
-    def delivery(self, texts: TextSet) -> Delivery:
+    def delivery(self, texts: FileSet) -> Delivery:
         """Return what makes a runtime choose from a folder of runtime files."""
         return load_function(self.deliver)(texts)
 
-    def judged_set(
-        self, texts: Sequence[RangedText], files: Mapping[str, bytes], dialect: str | None
+    def interpreted_set(
+        self, texts: Sequence[RangedFile], files: Mapping[str, bytes], dialect: str | None
     ) -> tuple[str, ...]:
         """Return the calls for which the runtime would choose the wrong runtime file."""
         return load_function(self.judge_set)(texts, files, dialect)
@@ -174,7 +174,7 @@ class Format:
         """Whether messages may use each of NCCL's protocols."""
         return "protocol" in self.options and self.protocols == PROTOCOLS
 
-    def check_options(self, options: TextOptions) -> None:
+    def check_options(self, options: FileOptions) -> None:
         """Raise ScheduleError for options without effect here, and name the formats that support them."""
         if "protocol" in self.options and options.protocol not in (None, *self.protocols):
             raise ScheduleError(f"--protocol {options.protocol}: {self.name} has {', '.join(self.protocols)}")
@@ -289,7 +289,7 @@ def find_format(name: str) -> Format:
         return known
     entry, *others = _plug_ins()[meant]
     record = load_plug_in(entry, *others)
-    if isinstance(record, Refusal):
+    if isinstance(record, Unsupported):
         raise ScheduleError(f"format {meant}: {record}")
     if not isinstance(record, Format) or record.name != meant:
         raise ScheduleError(f"format {meant}: its plug-in {entry.value} is not a record of that name")
@@ -328,13 +328,13 @@ def own_formats() -> tuple[Format, ...]:
     return tuple(_own().values())
 
 
-def told_format(head: str) -> Format | None:
+def format_name(head: str) -> Format | None:
     """Return the format that the beginning of a file belongs to; None if it is not recognized.
 
     Examples
     --------
     >>> from treadle import planning
-    >>> planning.told_format("<algo name='ring'>").name
+    >>> planning.format_name("<algo name='ring'>").name
     'msccl-xml'
     """
     return next((record for record in _loadable_formats() if record.is_begun_by(head)), None)

@@ -8,11 +8,11 @@ from fractions import Fraction
 from typing import Any
 
 from treadle.errors import ScheduleError
+from treadle.formats.file_arguments import has_equal_shards
+from treadle.formats.file_options import AUTO_CHUNKS, PLAN_CHUNKS, PROTOCOLS, FileOptions
 from treadle.formats.msccl.profile import Profile
 from treadle.formats.selection.chunk_counts import Grid, choose_grid, regrid
-from treadle.formats.selection.served import Selector
-from treadle.formats.text_arguments import has_equal_shards
-from treadle.formats.text_options import AUTO_CHUNKS, PLAN_CHUNKS, PROTOCOLS, TextOptions
+from treadle.formats.selection.supported_sizes import Selector
 from treadle.program.any_schedule import lower as lower_schedule
 from treadle.program.passes import replicate
 from treadle.program.program import Program
@@ -29,33 +29,33 @@ Boxes = tuple[tuple[int, ...], ...]
 
 
 @dataclass(frozen=True)
-class Asked:
+class Given:
     """In-network operations that a runtime file uses like its plan: (rank that triggers it, chunk)."""
 
     stores: frozenset[tuple[int, int]] = frozenset()
     sums: frozenset[tuple[int, int]] = frozenset()
 
 
-NOTHING_ASKED = Asked()
+NOTHING_ASKED = Given()
 """For runtime files without in-network operations."""
 
 
 @dataclass(frozen=True)
-class TextRequest:
+class FileRequest:
     """Input of a format's writer."""
 
     plan: Plan
     entry: PlanEntry
     """Entry of the plan; its schedule is explicit, except for a single rank."""
-    options: TextOptions
+    options: FileOptions
     path: str
     """Path of the file to be written."""
     in_own_folder: bool
     """Whether the folder contains only such files."""
     find_boxes: Callable[[Topology, Collective], Boxes] | None = None
     """Default: all ranks are in one box."""
-    rate: Callable[[Topology, Collective, Program, Asked], Fraction | None] | None = None
-    """Algbw (bytes/s) of a program whose ranks do all in-network operations of the plan but `Asked`.
+    rate: Callable[[Topology, Collective, Program, Given], Fraction | None] | None = None
+    """Algbw (bytes/s) of a program whose ranks do all in-network operations of the plan but `Given`.
 
     None: no operation is missing, or the rate is unknown.
     """
@@ -67,7 +67,7 @@ class TextRequest:
             return (tuple(range(self.plan.collective.n_ranks)),)
         return self.find_boxes(self.plan.topology, self.plan.collective)
 
-    def rate_without_switches(self, program: Program, asked: Asked) -> Fraction | None:
+    def rate_without_switches(self, program: Program, asked: Given) -> Fraction | None:
         """Return the algbw of a file that uses only the in-network operations `asked`, as `rate` does."""
         return self.rate and self.rate(self.plan.topology, self.plan.collective, program, asked)
 
@@ -139,7 +139,7 @@ class Written:
     name: str = ""
     """Name of the algorithm, if the runtime prints it."""
     dialect: str = ""
-    asked: Asked = NOTHING_ASKED
+    asked: Given = NOTHING_ASKED
     cautions: tuple[str, ...] = ()
     """Calls for which the runtime uses the file although it does not support them."""
     instances: int = 1

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from treadle.formats.format import Format, begins_as, declared, load_function
-from treadle.formats.judgement import Judgement, Terms
+from treadle.formats.verdict import Terms, Verdict
 from treadle.program.foreign.traffic import NamedRings, NamedTrees, Traffic, even_shards
 from treadle.program.program import Operation, program_from_operations
 from treadle.schedules.collective import CollectiveKind
@@ -28,7 +28,7 @@ class ScheduleSource:
     """Name in prose."""
     begins: str
     """Regular expression that matches the beginning of every such file, after XML comments."""
-    judge: Callable[[Sequence[bytes], Terms], Judgement] | str
+    judge: Callable[[Sequence[bytes], Terms], Verdict] | str
     """From all files' bytes and `Terms` to a verdict."""
     traffic: Callable[[bytes, Terms], Traffic | NamedTrees | NamedRings] | str
     """FormatError if the file is malformed, ScheduleError if it cannot be simulated."""
@@ -37,7 +37,7 @@ class ScheduleSource:
         """Whether a string, or its first part, begins like such files."""
         return begins_as(self.begins, head)
 
-    def judged(self, files: Sequence[bytes], terms: Terms) -> Judgement:
+    def interpreted(self, files: Sequence[bytes], terms: Terms) -> Verdict:
         """Return the verdict on files: whether they perform their collective, on any fabric."""
         return load_function(self.judge)(files, terms)
 
@@ -59,7 +59,7 @@ def schedule_sources() -> tuple[ScheduleSource, ...]:
     return tuple(record for _, record in declared("SCHEDULES"))
 
 
-def told_source(head: str) -> ScheduleSource | None:
+def source_name(head: str) -> ScheduleSource | None:
     """Return the kind of file that the beginning of a file belongs to; None if it is not recognized."""
     return next((record for record in schedule_sources() if record.is_begun_by(head)), None)
 

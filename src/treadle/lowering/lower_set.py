@@ -8,15 +8,15 @@ from functools import partial
 
 from treadle.brief import brief
 from treadle.errors import InfeasibleError, ScheduleError
+from treadle.formats.file_options import AUTO_CHUNKS, PLAN_CHUNKS, FileOptions
 from treadle.formats.format import Format
-from treadle.formats.judgement import RangedText
 from treadle.formats.msccl.profile import Profile
-from treadle.formats.request import TextRequest
-from treadle.formats.selection.text_set import FOLDER, Delivery, TextSet
-from treadle.formats.text_options import AUTO_CHUNKS, PLAN_CHUNKS, TextOptions
+from treadle.formats.request import FileRequest
+from treadle.formats.selection.file_set import FOLDER, Delivery, FileSet
+from treadle.formats.verdict import RangedFile
 from treadle.lowering.lower import lower_verified
 from treadle.lowering.lowered import Lowered
-from treadle.lowering.ranges import TextRange, range_words, text_ranges
+from treadle.lowering.ranges import FileRange, file_ranges, format_range
 from treadle.schedules.plan import Plan, PlanEntry
 from treadle.units import format_size
 
@@ -31,7 +31,7 @@ class LoweredRange:
 
     Parameters
     ----------
-    text : RangedText
+    text : RangedFile
     made : Lowered
         The file's content and verdict.
     algorithm : str
@@ -47,7 +47,7 @@ class LoweredRange:
     [('texts/ours.01.0B-.xml', 'forestcoll')]
     """
 
-    text: RangedText
+    text: RangedFile
     made: Lowered
     algorithm: str
     protocol: str
@@ -55,7 +55,7 @@ class LoweredRange:
     @property
     def sizes(self) -> str:
         """The range in words."""
-        return range_words(self.text.min_bytes, self.text.max_bytes)
+        return format_range(self.text.min_bytes, self.text.max_bytes)
 
 
 @brief("format", "dialect", "ranges", "left_out")
@@ -96,15 +96,15 @@ class LoweredSet:
     faults: tuple[str, ...]
 
     @property
-    def texts(self) -> tuple[RangedText, ...]:
+    def files_by_range(self) -> tuple[RangedFile, ...]:
         """Files of all ranges."""
         return tuple(one.text for one in self.ranges)
 
 
-def write_set(plan: Plan, record: Format, options: TextOptions, label: str, folder: str) -> LoweredSet:
+def write_set(plan: Plan, record: Format, options: FileOptions, label: str, folder: str) -> LoweredSet:
     """Write a runtime file for each range of a plan."""
     label = f"{label}.in-place" if options.in_place else label
-    parts = text_ranges(plan, record, options)
+    parts = file_ranges(plan, record, options)
     write = partial(_write_text, plan, record, options, label)
     ranges: list[LoweredRange] = []
     left_out: list[tuple[int, int | None, str]] = []
@@ -114,7 +114,7 @@ def write_set(plan: Plan, record: Format, options: TextOptions, label: str, fold
         except ScheduleError as error:
             left_out.append((part.entry.min_bytes, part.entry.max_bytes, str(error)))
     if not ranges:
-        raise InfeasibleError("; ".join(f"sizes {range_words(a, b)}: {why}" for a, b, why in left_out))
+        raise InfeasibleError("; ".join(f"sizes {format_range(a, b)}: {why}" for a, b, why in left_out))
     dialect = ranges[0].made.dialect
     if dialect == Profile.LEGACY and len(ranges) > _LEGACY_TEXTS:
         raise InfeasibleError(
@@ -125,17 +125,17 @@ def write_set(plan: Plan, record: Format, options: TextOptions, label: str, fold
     if options.chunks == AUTO_CHUNKS and dialect not in (Profile.LEGACY, Profile.RCCL):
         ranges += [*_filling_in(write, plan, options, parts, ranges)]
     texts = tuple(one.text for one in ranges)
-    delivery = record.delivery(TextSet(folder or "texts", dialect, texts))
-    choices = record.judged_set(texts, dict(delivery.files), dialect or None)
+    delivery = record.delivery(FileSet(folder or "texts", dialect, texts))
+    choices = record.interpreted_set(texts, dict(delivery.files), dialect or None)
     faults = (*(fault for one in ranges for fault in one.made.faults), *choices)
     return LoweredSet(record.name, dialect, tuple(ranges), tuple(left_out), delivery, faults)
 
 
 def _filling_in(
-    write: Callable[[TextRange, str, PlanEntry], LoweredRange],
+    write: Callable[[FileRange, str, PlanEntry], LoweredRange],
     plan: Plan,
-    options: TextOptions,
-    parts: Sequence[TextRange],
+    options: FileOptions,
+    parts: Sequence[FileRange],
     main: Sequence[LoweredRange],
 ) -> Iterator[LoweredRange]:
     """Yield files for sizes that the chunks of a range's own file do not divide.
@@ -150,8 +150,8 @@ def _filling_in(
         covered = [one.text.n_chunks]
         # First the range itself, then the neighbouring ranges with other schedules.
         for other in (own, *(entry for entry in neighbours if entry.schedule is not own.schedule)):
-            part = TextRange(replace(own, schedule=other.schedule), parts[at].protocol)
-            request = TextRequest(plan, part.entry, options, "", in_own_folder=True)
+            part = FileRange(replace(own, schedule=other.schedule), parts[at].protocol)
+            request = FileRequest(plan, part.entry, options, "", in_own_folder=True)
             try:
                 chunks = request.program(merge=True).n_chunks
                 if any(chunks % count == 0 for count in covered):
@@ -167,9 +167,9 @@ def _filling_in(
 def _write_text(
     plan: Plan,
     record: Format,
-    options: TextOptions,
+    options: FileOptions,
     label: str,
-    part: TextRange,
+    part: FileRange,
     position: str,
     filling: PlanEntry | None = None,
 ) -> LoweredRange:
@@ -184,7 +184,7 @@ def _write_text(
     made = lower_verified(plan, record, options, entry=entry, path=file, in_own_folder=True, is_group=True)
     ((_, data),) = made.files
     assert made.n_chunks is not None
-    text = RangedText(
+    text = RangedFile(
         file=file,
         data=data,
         plan=label,

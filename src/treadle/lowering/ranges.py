@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Unpack
 
 from treadle.errors import ScheduleError
+from treadle.formats.file_options import PROTOCOLS, FileOptions
 from treadle.formats.format import Format, find_format
-from treadle.formats.text_options import PROTOCOLS, TextOptions
 from treadle.options.keywords import TextKeywords
 from treadle.schedules.plan import Plan, PlanEntry
 from treadle.schedules.trees.forest import ForestSchedule
@@ -17,7 +17,7 @@ from treadle.units import format_size, parse_size
 
 
 @dataclass(frozen=True)
-class TextRange:
+class FileRange:
     """A range of sizes that one runtime file is written for."""
 
     entry: PlanEntry
@@ -25,15 +25,15 @@ class TextRange:
     """Protocol of the plan's cost model at these sizes; None: the given one, or the runtime's default."""
 
 
-def range_words(min_bytes: int, max_bytes: int | None) -> str:
+def format_range(min_bytes: int, max_bytes: int | None) -> str:
     """Return a range of sizes in words.
 
     Examples
     --------
     >>> from treadle import planning
-    >>> planning.range_words(0, 2**14), planning.range_words(2**14 + 1, 2**20)
+    >>> planning.format_range(0, 2**14), planning.format_range(2**14 + 1, 2**20)
     ('to 16KB', 'from above 16KB to 1MB')
-    >>> planning.range_words(26126, 2**20 - 1)
+    >>> planning.format_range(26126, 2**20 - 1)
     'from 25.51KB to below 1MB'
     """
     first, last = f"from {_size(min_bytes)}", "" if max_bytes is None else f"to {_size(max_bytes)}"
@@ -51,7 +51,7 @@ def _size(size: int) -> str:
     return format_size(size)
 
 
-def narrowed_plan(plan: Plan, record: Format, options: TextOptions) -> tuple[Plan, TextOptions]:
+def narrowed_plan(plan: Plan, record: Format, options: FileOptions) -> tuple[Plan, FileOptions]:
     """Restrict the plan to the given sizes; return it with the options that are left to the writer.
 
     Among several ranges, ``size_bytes`` selects the one that supports it, for every format. ScheduleError if
@@ -70,11 +70,11 @@ def narrowed_plan(plan: Plan, record: Format, options: TextOptions) -> tuple[Pla
             entries.append(replace(entry, min_bytes=low, max_bytes=high))
     if len(plan.entries) > 1 and options.size_bytes:
         size = options.size_bytes
-        entries = [entry for entry in entries if entry.serves(size)]
+        entries = [entry for entry in entries if entry.supports(size)]
         if "size_bytes" not in record.options:
             options = replace(options, size_bytes=0)
     if not entries:
-        supported = range_words(plan.entries[0].min_bytes, plan.entries[-1].max_bytes)
+        supported = format_range(plan.entries[0].min_bytes, plan.entries[-1].max_bytes)
         raise ScheduleError(f"the plan has no schedule for the given sizes; it supports {supported}")
     if (*entries,) == plan.entries:
         return plan, options
@@ -102,23 +102,23 @@ def range_count(plan: Plan, *, to: str, **options: Unpack[TextKeywords]) -> int:
     >>> treadle.planning.range_count(plan, to="msccl-xml")
     1
     """
-    record, given = find_format(to), TextOptions(**options)
+    record, given = find_format(to), FileOptions(**options)
     if record.holds_ranges:
         return 1
-    return len(text_ranges(narrowed_plan(plan, record, given)[0], record, given))
+    return len(file_ranges(narrowed_plan(plan, record, given)[0], record, given))
 
 
-def text_ranges(plan: Plan, record: Format, options: TextOptions) -> tuple[TextRange, ...]:
+def file_ranges(plan: Plan, record: Format, options: FileOptions) -> tuple[FileRange, ...]:
     """Return the plan's ranges, split where its cost model changes to another protocol.
 
     They are not split for a format without all protocols, or if a protocol is given.
     """
     if not record.has_all_protocols or options.protocol is not None:
-        return tuple(TextRange(entry) for entry in plan.entries)
+        return tuple(FileRange(entry) for entry in plan.entries)
     return tuple(part for entry in plan.entries for part in _by_protocol(entry))
 
 
-def _by_protocol(entry: PlanEntry) -> Iterator[TextRange]:
+def _by_protocol(entry: PlanEntry) -> Iterator[FileRange]:
     """Split the entry where messages change their protocol; unknown protocols are left to the runtime."""
     known = [(one.min_bytes, one.protocol if one.protocol in PROTOCOLS else None) for one in entry.pipelining]
     cuts: list[tuple[int, str | None]] = []
@@ -130,4 +130,4 @@ def _by_protocol(entry: PlanEntry) -> Iterator[TextRange]:
             cuts.append((start, protocol))
     ends = [start - 1 for start, _ in cuts[1:]] + [entry.max_bytes]
     for (start, protocol), end in zip(cuts, ends, strict=True):
-        yield TextRange(replace(entry, min_bytes=start, max_bytes=end), protocol)
+        yield FileRange(replace(entry, min_bytes=start, max_bytes=end), protocol)

@@ -22,8 +22,8 @@ from typing import Any
 from treadle.brief import brief
 from treadle.errors import FormatError
 from treadle.formats.format import find_format
-from treadle.formats.judgement import RangedText
-from treadle.formats.selection.text_set import Delivery, TextSet
+from treadle.formats.selection.file_set import Delivery, FileSet
+from treadle.formats.verdict import RangedFile
 from treadle.input_files import read_bytes
 from treadle.lowering.lower_set import LoweredSet
 from treadle.schedules.collective import CollectiveKind
@@ -43,7 +43,7 @@ class SavedSet:
     Parameters
     ----------
     folder : Path
-    texts : tuple of RangedText
+    texts : tuple of RangedFile
         Runtime files of all plans, in the order of their names.
     delivery : Delivery
         Files that make the runtime choose from all of them.
@@ -58,7 +58,7 @@ class SavedSet:
     """
 
     folder: Path
-    texts: tuple[RangedText, ...]
+    texts: tuple[RangedFile, ...]
     delivery: Delivery
 
 
@@ -109,11 +109,11 @@ def save_set(folder: str | Path, lowered: LoweredSet) -> SavedSet:
     """
     target = Path(folder).absolute()
     kept, titles = _kept(target, lowered)
-    texts = tuple(sorted((*kept, *lowered.texts), key=lambda text: text.file.encode()))
+    texts = tuple(sorted((*kept, *lowered.files_by_range), key=lambda text: text.file.encode()))
     _check_apart(texts, target)
     record = find_format(lowered.format)
-    delivery = record.delivery(TextSet(str(folder).rstrip("/") or "/", lowered.dialect, texts))
-    for fault in record.judged_set(texts, dict(delivery.files), lowered.dialect or None)[:1]:
+    delivery = record.delivery(FileSet(str(folder).rstrip("/") or "/", lowered.dialect, texts))
+    for fault in record.interpreted_set(texts, dict(delivery.files), lowered.dialect or None)[:1]:
         raise FormatError(f"the runtime would choose wrong files: {fault}", source=str(folder))
     titles |= {one.text.file: (one.algorithm, one.protocol) for one in lowered.ranges}
     manifest = _manifest(lowered, texts, titles, delivery)
@@ -122,7 +122,7 @@ def save_set(folder: str | Path, lowered: LoweredSet) -> SavedSet:
     return SavedSet(Path(folder), texts, delivery)
 
 
-def _kept(target: Path, lowered: LoweredSet) -> tuple[list[RangedText], dict[str, tuple[str, str]]]:
+def _kept(target: Path, lowered: LoweredSet) -> tuple[list[RangedFile], dict[str, tuple[str, str]]]:
     """Return the files of other plans in the folder, with their algorithms and protocols."""
     if not target.is_dir():
         if target.exists():
@@ -136,7 +136,7 @@ def _kept(target: Path, lowered: LoweredSet) -> tuple[list[RangedText], dict[str
         return [], {}
     manifest = _read_manifest(target / MANIFEST)
     found = [_text_of(row, target) for row in manifest["texts"]]
-    own = {(text.plan, text.in_place) for text in lowered.texts}
+    own = {(text.plan, text.in_place) for text in lowered.files_by_range}
     kept = [text for text in found if (text.plan, text.in_place) not in own]
     if kept and (manifest["format"], manifest["profile"]) != (lowered.format, lowered.dialect or None):
         raise FormatError(
@@ -188,10 +188,10 @@ _FIELDS: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
     "root": ("root", int),
     "fills_in": ("fills_in", bool),
 }
-"""Fields of `RangedText` and their types for the keys of a file in the manifest."""
+"""Fields of `RangedFile` and their types for the keys of a file in the manifest."""
 
 
-def _text_of(row: Mapping[str, Any], folder: Path) -> RangedText:
+def _text_of(row: Mapping[str, Any], folder: Path) -> RangedFile:
     """Return a runtime file of the manifest with its content; FormatError if it was changed."""
     with _reading(folder / MANIFEST):
         file = str(row["file"])
@@ -202,10 +202,10 @@ def _text_of(row: Mapping[str, Any], folder: Path) -> RangedText:
             raise FormatError(
                 "was changed since the set was written; lower its plan again", source=str(folder / file)
             )
-        return RangedText(data=data, **{field: kind(row[key]) for key, (field, kind) in _FIELDS.items()})
+        return RangedFile(data=data, **{field: kind(row[key]) for key, (field, kind) in _FIELDS.items()})
 
 
-def _check_apart(texts: Sequence[RangedText], target: Path) -> None:
+def _check_apart(texts: Sequence[RangedFile], target: Path) -> None:
     """Raise FormatError if two plans have files for the same calls, of which the runtime uses the first."""
     for one, other in combinations(texts, 2):
         calls, others = ((text.collective, text.n_ranks, text.in_place) for text in (one, other))
@@ -217,13 +217,13 @@ def _check_apart(texts: Sequence[RangedText], target: Path) -> None:
             )
 
 
-def _meet(one: RangedText, other: RangedText) -> bool:
+def _meet(one: RangedFile, other: RangedFile) -> bool:
     return all(a.max_bytes is None or b.min_bytes <= a.max_bytes for a, b in ((one, other), (other, one)))
 
 
 def _manifest(
     lowered: LoweredSet,
-    texts: Sequence[RangedText],
+    texts: Sequence[RangedFile],
     titles: Mapping[str, tuple[str, str]],
     delivery: Delivery,
 ) -> dict[str, object]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from treadle.errors import FormatError, ScheduleError
 from treadle.formats.chakra.schema import schema
-from treadle.formats.request import TextRequest, Written
+from treadle.formats.request import FileRequest, Written
 from treadle.program.message_levels import message_partners
 from treadle.program.program import OperationKind, Program
 
@@ -155,7 +155,7 @@ def length_delimited(message: Any) -> bytes:
     return bytes(groups) + data
 
 
-def write(request: TextRequest) -> Written:
+def write(request: FileRequest) -> Written:
     """Write a trace of each rank, or of one."""
     program = request.program(merge=True)
     if request.options.size_bytes < 1:

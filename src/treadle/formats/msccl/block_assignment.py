@@ -81,7 +81,7 @@ class Piece:
 
 
 @dataclass
-class Pieces:
+class Subchunks:
     """Parts of operations that a step may move, in the program's order; numbers refer to `rows`."""
 
     program: Program
@@ -117,9 +117,9 @@ class Pieces:
         return dict(sorted(found.items()))
 
 
-def cut_pieces(program: Program, limits: Limits) -> Pieces:
+def split_chunks(program: Program, limits: Limits) -> Subchunks:
     """Split operations into the chunks that a step may move; a part waits only for parts that overlap it."""
-    pieces = Pieces(program, [0] * program.n_ranks)
+    pieces = Subchunks(program, [0] * program.n_ranks)
     rows = pieces.rows
     own: list[range] = []
     for rank in range(program.n_ranks):
@@ -145,7 +145,7 @@ def cut_pieces(program: Program, limits: Limits) -> Pieces:
     return pieces
 
 
-def assign_channels(pieces: Pieces, limits: Limits) -> None:
+def assign_channels(pieces: Subchunks, limits: Limits) -> None:
     """Give every stream a channel, or several channels if it is too long for a thread block."""
     rows, used = pieces.rows, set[tuple[int, int, int]]()
     load: Counter[tuple[str, int, int]] = Counter()
@@ -219,7 +219,7 @@ class MscclBlock:
     pieces: list[int]
 
 
-def form_blocks(pieces: Pieces, rank: int, n_ranks: int, limits: Limits) -> list[MscclBlock]:
+def form_blocks(pieces: Subchunks, rank: int, n_ranks: int, limits: Limits) -> list[MscclBlock]:
     """Return the thread blocks of a rank in the order of their ids; ScheduleError beyond a limit."""
     streams: dict[tuple[int, int, int], list[int]] = defaultdict(list)
     copies: dict[int, list[int]] = defaultdict(list)
@@ -263,7 +263,7 @@ def _block_of(blocks: list[MscclBlock]) -> dict[int, int]:
     return {piece: number for number, block in enumerate(blocks) for piece in block.pieces}
 
 
-def pair_blocks(pieces: Pieces, blocks: list[MscclBlock], limits: Limits) -> list[MscclBlock]:
+def pair_blocks(pieces: Subchunks, blocks: list[MscclBlock], limits: Limits) -> list[MscclBlock]:
     """Merge send streams with receive streams of the same channel, but no more than the limit requires.
 
     The lightest streams are merged, and the lighter one is, the heavier its partner, so that the heaviest
@@ -300,7 +300,7 @@ AssignedStep = tuple[int, int, int]
 
 
 def form_steps(
-    pieces: Pieces, blocks: list[MscclBlock]
+    pieces: Subchunks, blocks: list[MscclBlock]
 ) -> tuple[list[list[AssignedStep]], set[tuple[int, int]]]:
     """Return the steps of every thread block, and the (block, step) for which others wait."""
     block_of = _block_of(blocks)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import accumulate
 
-from treadle.formats.msccl.block_assignment import Limits, Piece, Pieces
+from treadle.formats.msccl.block_assignment import Limits, Piece, Subchunks
 from treadle.program.program import OperationKind
 
 _Side = tuple[int, ...]
 """Consecutive parts of a stream: those that send messages, or those that receive them."""
 
 
-def consolidate_messages(pieces: Pieces, limits: Limits) -> Pieces:
+def consolidate_messages(pieces: Subchunks, limits: Limits) -> Subchunks:
     """Merge several scattered messages between two ranks into one.
 
     A message costs a latency, and a step of the thread blocks at both ends. The messages of one stream and
@@ -29,7 +29,7 @@ def consolidate_messages(pieces: Pieces, limits: Limits) -> Pieces:
     sides = {piece: side for group in _groups(pieces, limits) for side in group for piece in side}
     if not sides:
         return pieces
-    old, new = pieces.rows, Pieces(pieces.program, [0] * pieces.program.n_ranks)
+    old, new = pieces.rows, Subchunks(pieces.program, [0] * pieces.program.n_ranks)
     number: dict[int, int] = {}
     """New part at whose end the old part's effect, or its reading, is complete."""
     base: dict[_Side, int] = {}
@@ -71,7 +71,7 @@ def consolidate_messages(pieces: Pieces, limits: Limits) -> Pieces:
     return new
 
 
-def _groups(pieces: Pieces, limits: Limits) -> Iterator[tuple[_Side, _Side]]:
+def _groups(pieces: Subchunks, limits: Limits) -> Iterator[tuple[_Side, _Side]]:
     """Yield the sends and the receives of two or more messages that can be merged."""
     rows, steps = pieces.rows, pieces.program.step
     needed = [len(rows)] * len(rows)

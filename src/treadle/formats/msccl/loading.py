@@ -17,13 +17,13 @@ from collections.abc import Sequence
 from pathlib import PurePath
 from shlex import quote
 
-from treadle.formats.judgement import Judgement
 from treadle.formats.loading import Loading
 from treadle.formats.msccl.profile import Profile
-from treadle.formats.request import TextRequest, Written
+from treadle.formats.request import FileRequest, Written
 from treadle.formats.selection.chunk_counts import facts_of
-from treadle.formats.selection.served import served
-from treadle.formats.selection.text_set import FOLDER, Delivery, TextSet, loader_script
+from treadle.formats.selection.file_set import FOLDER, Delivery, FileSet, loader_script
+from treadle.formats.selection.supported_sizes import supported_sizes
+from treadle.formats.verdict import Verdict
 
 RUNTIMES = {
     Profile.AZURE: "msccl-executor-nccl (in place of NCCL)",
@@ -49,7 +49,7 @@ def _variables(profile: Profile, files: Sequence[str], folder: str) -> tuple[lis
     return [(switch, "1"), ("MSCCL_ALGO_DIR", folder)], f"every rank logs 'Using {what} from {folder}'"
 
 
-def load(request: TextRequest, written: Written, _judgement: Judgement) -> Loading:
+def load(request: FileRequest, written: Written, _judgement: Verdict) -> Loading:
     """Return how a runtime file is loaded: by its name, or from a folder of such files."""
     assert written.program is not None
     path, profile, prepare = request.path, Profile(written.dialect), tuple[str, ...]()
@@ -67,7 +67,7 @@ def load(request: TextRequest, written: Written, _judgement: Judgement) -> Loadi
     ends = (("least", facts.min_bytes), ("most", facts.max_bytes))
     limits = [f"of at {end} {size} bytes" for end, size in ends if size]
     limits.append("in place" if written.program.in_place else "out of place")
-    rule = ", ".join([served(facts, written.selectors[0]).rule, *limits])
+    rule = ", ".join([supported_sizes(facts, written.selectors[0]).rule, *limits])
     return Loading(
         runtime=RUNTIMES[profile],
         environment=tuple(variables),
@@ -77,7 +77,7 @@ def load(request: TextRequest, written: Written, _judgement: Judgement) -> Loadi
     )
 
 
-def deliver(texts: TextSet) -> Delivery:
+def deliver(texts: FileSet) -> Delivery:
     """Return the script that sets the variables for loading a folder of runtime files."""
     profile, files = Profile(texts.dialect), [f"$here/{text.file}" for text in texts.texts]
     variables, check = _variables(profile, files, f"$here/{FOLDER}")

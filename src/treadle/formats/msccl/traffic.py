@@ -8,10 +8,10 @@ so buffers are not distinguished; the verifier checks what the file does with th
 from __future__ import annotations
 
 from treadle.errors import ScheduleError
-from treadle.formats.judgement import Terms, decoded
-from treadle.formats.msccl.judge_order import find_edges, find_order
+from treadle.formats.msccl.interpreter_order import find_edges, find_order
 from treadle.formats.msccl.reader import RECEIVING, SENDING, Algorithm, MscclStep, first_parsed
 from treadle.formats.schedule_source import simulated_traffic
+from treadle.formats.verdict import Terms, decoded
 from treadle.program.foreign.traffic import Traffic
 from treadle.program.program import Operation, OperationKind
 

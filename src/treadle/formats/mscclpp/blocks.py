@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from treadle.formats.mscclpp.lanes import INPUT, OUTPUT, RECEIVE_REDUCE, SEND, Lane
+from treadle.formats.mscclpp.block_programs import INPUT, OUTPUT, RECEIVE_REDUCE, SEND, Block
 from treadle.program.addresses import Addresses
 from treadle.program.program import Program
 from treadle.topologies.topology import Topology
@@ -158,7 +158,7 @@ class Messages:
     """Sends that a switch does as part of a combined sum and multicast."""
 
 
-def route_messages(fabric: Fabric, lane: Lane, gpus: Sequence[MscclppGpu]) -> Messages:
+def route_messages(fabric: Fabric, lane: Block, gpus: Sequence[MscclppGpu]) -> Messages:
     """Choose the transport of every message of a thread-block program."""
     every, found = lane.all, Messages()
     for send in lane.numbers:
@@ -178,11 +178,11 @@ def route_messages(fabric: Fabric, lane: Lane, gpus: Sequence[MscclppGpu]) -> Me
     return found
 
 
-def _is_stable(lane: Lane, send: int, receive: int) -> bool:
+def _is_stable(lane: Block, send: int, receive: int) -> bool:
     """Whether the sent data stay unchanged until the receiver has read them."""
     every = lane.all
     memory, first, past = every.memory(every.source[send]), every.first[send], every.past[send]
-    for later in lane.by_rank[every.owner[send]][lane.place[send] :]:
+    for later in lane.by_rank[every.owner[send]][lane.list_index[send] :]:
         _, writes = every.touches(later, memory, first, past)
         # Data that another rank puts here may arrive as soon as that rank begins to send them.
         if writes and not lane.is_before(receive, every.send_of.get(later, later)):
@@ -190,19 +190,19 @@ def _is_stable(lane: Lane, send: int, receive: int) -> bool:
     return True
 
 
-def _is_free(lane: Lane, send: int, receive: int) -> bool:
+def _is_free(lane: Block, send: int, receive: int) -> bool:
     """Whether all earlier use of the target is complete when the sender begins to put."""
     every = lane.all
     memory, first, past = every.memory(every.target[receive]), every.first[receive], every.past[receive]
     return all(
         # Sent data are read until the receiver has them: by the receiver itself, or by the proxy.
         lane.is_before(every.receive_of.get(earlier, earlier), send)
-        for earlier in lane.by_rank[every.owner[receive]][: lane.place[receive] - 1]
+        for earlier in lane.by_rank[every.owner[receive]][: lane.list_index[receive] - 1]
         if any(every.touches(earlier, memory, first, past))
     )
 
 
-def find_stars(fabric: Fabric, lane: Lane, messages: Messages) -> dict[int, tuple[int, ...]]:
+def find_stars(fabric: Fabric, lane: Block, messages: Messages) -> dict[int, tuple[int, ...]]:
     """Find the sums of an allreduce that a switch computes for one rank and multicasts to all.
 
     Return the ranks of each such star by its first receive-reduce, and add its sends to `stored`.

@@ -9,14 +9,14 @@ the selectors here compare everything.
 
 from __future__ import annotations
 
-from treadle.formats.judgement import Judgement, RangedText
+from treadle.formats.file_arguments import runtime_name
 from treadle.formats.loading import Loading
 from treadle.formats.mscclpp.writer import MOST_BYTES
-from treadle.formats.request import TextRequest, Written
+from treadle.formats.request import FileRequest, Written
 from treadle.formats.selection.chunk_counts import facts_of
-from treadle.formats.selection.served import ALIGNMENT, Selector, TextFacts, served
-from treadle.formats.selection.text_set import Delivery, TextSet, loader_script
-from treadle.formats.text_arguments import runtime_name
+from treadle.formats.selection.file_set import Delivery, FileSet, loader_script
+from treadle.formats.selection.supported_sizes import ALIGNMENT, FileFacts, Selector, supported_sizes
+from treadle.formats.verdict import RangedFile, Verdict
 from treadle.schedules.collective import CollectiveKind
 
 MODULE = "treadle_set"
@@ -32,7 +32,7 @@ _SAME_MEMORY = {
 }
 
 
-def load(request: TextRequest, written: Written, _judgement: Judgement) -> Loading:
+def load(request: FileRequest, written: Written, _judgement: Verdict) -> Loading:
     """Return how MSCCL++ loads a plan."""
     program, path, name = written.program, request.path, written.name
     assert program is not None
@@ -42,7 +42,7 @@ def load(request: TextRequest, written: Written, _judgement: Judgement) -> Loadi
             runtime=f"MSCCL++ (its executor: the NCCL interface hands no {facts.kind} to plans)",
             environment=(("MSCCLPP_LOG_LEVEL", "INFO"),),
             check=f"the log says 'Starting execution with plan: {name}'",
-            fallback=f"nothing: all but {served(facts, Selector.MSCCLPP).rule} is an error",
+            fallback=f"nothing: all but {supported_sizes(facts, Selector.MSCCLPP).rule} is an error",
             code=direct_recipe(path),
         )
     return Loading(
@@ -59,7 +59,7 @@ def load(request: TextRequest, written: Written, _judgement: Judgement) -> Loadi
     )
 
 
-def recipe(path: str, name: str, facts: TextFacts, *, root: int, in_place: bool) -> tuple[str, ...]:
+def recipe(path: str, name: str, facts: FileFacts, *, root: int, in_place: bool) -> tuple[str, ...]:
     """Return lines of Python that register a plan, and a selector that chooses it for the calls it supports.
 
     The collective is in `CALLED`; `root` is that of a broadcast, else -1. The plan is registered for 0 ranks,
@@ -107,7 +107,7 @@ def direct_recipe(path: str) -> tuple[str, ...]:
     )
 
 
-def deliver(texts: TextSet) -> Delivery:
+def deliver(texts: FileSet) -> Delivery:
     """Return a module that registers the plans of a folder, and a script that adds it to Python's path."""
     called = [text for text in texts.texts if text.collective in CALLED]
     variables = [
@@ -135,7 +135,7 @@ def deliver(texts: TextSet) -> Delivery:
     )
 
 
-def _module(texts: list[RangedText]) -> str:
+def _module(texts: list[RangedFile]) -> str:
     rows = ""
     for text in texts:
         unit = ALIGNMENT * text.n_chunks

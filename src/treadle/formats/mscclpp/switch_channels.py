@@ -7,7 +7,7 @@ from collections import Counter
 from fractions import Fraction
 
 from treadle.errors import ScheduleError
-from treadle.formats.request import Asked
+from treadle.formats.request import Given
 from treadle.program.program import Program
 from treadle.schedules.collective import CollectiveKind
 
@@ -15,10 +15,10 @@ _SLOW = Fraction(5, 4)
 """Largest busy time of a link, relative to equal shares of the ranks."""
 
 
-def asked_in(text: str) -> Asked:
+def requested_in(text: str) -> Given:
     """Return the in-network operations of a plan, which `emit_mscclpp_json` writes into entire outputs."""
     if not any(name in text for name in ("gstore", "glres")):
-        return Asked()  # Parsing is slow, and most files have none.
+        return Given()  # Parsing is slow, and most files have none.
     used = [
         (gpu["id"], operation)
         for gpu in json.loads(text)["gpus"]
@@ -31,10 +31,10 @@ def asked_in(text: str) -> Asked:
         targets = [(rank, one["dst_buff"]) for rank, one in used if one["name"] in names]
         return frozenset((rank, to["index"] + at) for rank, (to,) in targets for at in range(to["size"]))
 
-    return Asked(stores=chunks("gstore", "glres"), sums=chunks("glres"))
+    return Given(stores=chunks("gstore", "glres"), sums=chunks("glres"))
 
 
-def check_shares(program: Program, asked: Asked) -> None:
+def check_allocation(program: Program, asked: Given) -> None:
     """Raise ScheduleError for an allreduce in which one rank triggers much more than its share of the sums.
 
     The link of a rank carries the sums that it triggers in addition to its own data.

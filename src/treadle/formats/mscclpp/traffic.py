@@ -13,11 +13,11 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from treadle.errors import ScheduleError
-from treadle.formats.judgement import Terms
-from treadle.formats.mscclpp.judge_blocks import PlanAtWork, Worker
-from treadle.formats.mscclpp.judge_slices import Scale, even_units, unrolled
+from treadle.formats.mscclpp.interpreter_blocks import PlanAtWork, Worker
+from treadle.formats.mscclpp.interpreter_slices import Scale, even_units, unrolled
 from treadle.formats.mscclpp.reader import PACKETS, BufferChunks, ExecutionPlan, MscclppOperation, read
 from treadle.formats.schedule_source import simulated_traffic
+from treadle.formats.verdict import Terms
 from treadle.program.foreign.traffic import Traffic
 from treadle.program.program import Operation, OperationKind
 

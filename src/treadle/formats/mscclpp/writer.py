@@ -11,20 +11,20 @@ from functools import partial
 from typing import Any
 
 from treadle.errors import FormatError, ScheduleError
-from treadle.formats.mscclpp.block_writer import form_lane
-from treadle.formats.mscclpp.blocks import Fabric, MscclppGpu
-from treadle.formats.mscclpp.lanes import REMEDY, chunk_groups, list_operations, make_lanes
-from treadle.formats.mscclpp.packet_writer import form_packet_lane, most_packet_bytes
-from treadle.formats.mscclpp.switch_channels import asked_in, check_shares
-from treadle.formats.request import TextRequest, Written, root_cautions
-from treadle.formats.selection.block_rate import spread_over_blocks
-from treadle.formats.selection.served import ALIGNMENT, Selector
-from treadle.formats.text_arguments import (
+from treadle.formats.file_arguments import (
     check_chunk_count,
     check_equal_shards,
     check_heading,
     runtime_name,
 )
+from treadle.formats.mscclpp.block_programs import REMEDY, chunk_groups, list_operations, make_blocks
+from treadle.formats.mscclpp.block_writer import form_block
+from treadle.formats.mscclpp.blocks import Fabric, MscclppGpu
+from treadle.formats.mscclpp.packet_writer import form_packet_block, most_packet_bytes
+from treadle.formats.mscclpp.switch_channels import check_allocation, requested_in
+from treadle.formats.request import FileRequest, Written, root_cautions
+from treadle.formats.selection.block_rate import spread_over_blocks
+from treadle.formats.selection.supported_sizes import ALIGNMENT, Selector
 from treadle.program.addresses import Addresses
 from treadle.program.passes import split_copies
 from treadle.program.program import Program
@@ -193,11 +193,11 @@ def _form_blocks(
     """Return the ranks' thread blocks, with as many operations in each as the executor's tables allow."""
     groups, operations = chunk_groups(program), list_operations(program)
     addresses = [Addresses(program, rank) for rank in range(program.n_ranks)]
-    form = form_packet_lane if protocol == LL else partial(form_lane, pipeline_bytes=pipeline_bytes)
+    form = form_packet_block if protocol == LL else partial(form_block, pipeline_bytes=pipeline_bytes)
     room = limits.operations // 2
     while True:
         gpus = [MscclppGpu(rank, places) for rank, places in enumerate(addresses)]
-        lanes = make_lanes(program, operations, room, limits.thread_blocks, groups, alike=pipeline_bytes > 0)
+        lanes = make_blocks(program, operations, room, limits.thread_blocks, groups, alike=pipeline_bytes > 0)
         for number, lane in enumerate(lanes):
             form(fabric, lane, number, gpus)
         longest = 0
@@ -222,7 +222,7 @@ def _form_blocks(
         room = max(1, room * limits.operations // (longest + 1))
 
 
-def write(request: TextRequest) -> Written:
+def write(request: FileRequest) -> Written:
     """Write one plan for the executor."""
     plan, entry = request.plan, request.entry
     domains = [0] * plan.collective.n_ranks
@@ -245,22 +245,22 @@ def write(request: TextRequest) -> Written:
 
     def emit(program: Program) -> str:
         text = written(program, switch_channels=True)
-        asked = asked_in(text)
+        asked = requested_in(text)
         rate = request.rate_without_switches(program, asked)
         if rate is None or not asked.stores:
             return text
         # Stores without the corresponding sums may load the links of their ranks more than they save.
         plain = written(program, switch_channels=False)
-        other = request.rate_without_switches(program, asked_in(plain))
+        other = request.rate_without_switches(program, requested_in(plain))
         return plain if other is not None and other > rate else text
 
     # Merged messages of several trees would join the thread blocks of these trees.
     first = request.write(request.program(merge=False), Selector.MSCCLPP, emit)
-    least = SWITCH_BLOCKS if asked_in(first[1]).stores else 1
-    made = spread_over_blocks(request, first, Selector.MSCCLPP, emit, busiest_load, asked_in, least=least)
+    least = SWITCH_BLOCKS if requested_in(first[1]).stores else 1
+    made = spread_over_blocks(request, first, Selector.MSCCLPP, emit, busiest_load, requested_in, least=least)
     grid, text, program = made.grid, made.text, made.grid.program
-    asked, name = asked_in(text), request.name
-    check_shares(program, asked)
+    asked, name = requested_in(text), request.name
+    check_allocation(program, asked)
     if not request.options.name:  # MSCCL++ identifies contexts by name, so each plan needs its own.
         digest = hashlib.sha256(text.encode()).hexdigest()[:8]
         name = f"{program.kind}-{program.n_ranks}-{digest}"

@@ -14,7 +14,7 @@ from lxml import etree
 
 from treadle.arrays import Int64Array
 from treadle.errors import ScheduleError
-from treadle.formats.request import TextRequest, Written
+from treadle.formats.request import FileRequest, Written
 from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.alltoall.timed_routes import routes_in
 from treadle.schedules.collective import Collective
@@ -145,7 +145,7 @@ def _queue_pairs(schedule: RouteSchedule) -> list[int]:
     return np.bincount(schedule.source, minlength=schedule.n_ranks).tolist()  # type: ignore[no-any-return]
 
 
-def _write(emit: Callable[[Topology, Collective, RouteSchedule], str], request: TextRequest) -> Written:
+def _write(emit: Callable[[Topology, Collective, RouteSchedule], str], request: FileRequest) -> Written:
     plan = request.plan
     routes = routes_in(request.entry.schedule, plan.algorithm)
     for host in hosts_passed(plan.topology, routes.path_offset, routes.path_links)[:1].tolist():

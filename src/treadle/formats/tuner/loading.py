@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from treadle.formats.judgement import Judgement
 from treadle.formats.loading import Loading
-from treadle.formats.request import TextRequest, Written
+from treadle.formats.request import FileRequest, Written
+from treadle.formats.verdict import Verdict
 
 
-def load(request: TextRequest, _written: Written, judgement: Judgement) -> Loading:
+def load(request: FileRequest, _written: Written, judgement: Verdict) -> Loading:
     """Return how NCCL loads a table; the plugin must be built from NCCL's sources, where it is an example."""
     rows = dict(judgement.counts)["row"]
     return Loading(

@@ -1,0 +1,93 @@
+"""Compares NCCL graph files with the plan: the rings that NCCL would form must be the plan's.
+
+A graph has the order of the devices of each box, and no program that could be executed. NCCL joins the boxes
+by itself, so this module joins them likewise. The rings of the plan are found from its trees, arc by
+arc. Shares no code with the writer.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from fractions import Fraction
+
+from treadle.errors import FormatError
+from treadle.formats.nccl.reader import NcclGraph, joined_rings, read
+from treadle.formats.verdict import Check, Planned, Terms, Verdict
+from treadle.schedules.trees.forest import Forest, ForestSchedule
+
+_Arcs = frozenset[tuple[int, int]]
+"""A ring as (rank, next rank)."""
+
+
+def interpret(files: Sequence[bytes], terms: Terms) -> Verdict:
+    """Compare the files of all boxes with the plan; only parse them without a plan with trees."""
+    graphs = [read(data, terms) for data in files]
+    counts = (("channel", len(graphs[0].channels)), ("file", len(files)))
+    planned = terms.planned
+    if planned is None or not isinstance(planned.schedule, ForestSchedule):
+        return Verdict(Check.PARSED, (), counts, sum(len(graph.channels[0]) for graph in graphs))
+    violations = tuple(_compared(graphs, planned, planned.schedule))
+    detail = ", its rings joined as NCCL joins boxes"
+    return Verdict(Check.COMPARED, violations, counts, planned.collective.n_ranks, detail=detail)
+
+
+def _compared(graphs: list[NcclGraph], planned: Planned, schedule: ForestSchedule) -> list[str]:
+    """Return the differences between the rings that NCCL would form and the plan's."""
+    boxes = planned.boxes()
+    if len(graphs) not in (1, len(boxes)):
+        return [f"{len(graphs)} files for {len(boxes)} boxes"]
+    graphs = graphs if len(graphs) > 1 else graphs * len(boxes)
+    found = [
+        f"box {number}: a channel passes {len(graph.channels[0])} devices, the box has {len(box)}"
+        for number, (graph, box) in enumerate(zip(graphs, boxes, strict=True))
+        if set(graph.channels[0]) != set(range(len(box)))
+    ]
+    if found:
+        return found
+    try:
+        joined = joined_rings(graphs)
+    except FormatError as error:
+        return [str(error)]
+    order = [rank for box in boxes for rank in box]
+    rings = ([order[place] for place in ring] for ring in joined)
+    made = Counter(frozenset(zip(ring, [*ring[1:], *ring[:1]], strict=True)) for ring in rings)
+    if _shares(made) != _plan_shares(schedule):
+        found.append("NCCL would join other rings than the plan's")
+    return found + [
+        f"box {number}: channel {place} does not come and go by the cards of its first and last device"
+        for number, graph in enumerate(graphs)
+        for place, chain in enumerate(graph.channels)
+        if graph.cards[place : place + 1] != (((chain[0], chain[-1]),) if len(boxes) > 1 else ())
+    ]
+
+
+def _shares(units: Counter[_Arcs]) -> dict[_Arcs, Fraction]:
+    """Return the share of the data that each ring carries."""
+    return {ring: Fraction(count, units.total()) for ring, count in units.items()}
+
+
+def _plan_shares(schedule: ForestSchedule) -> dict[_Arcs, Fraction] | None:
+    """Return the share of each ring of the plan; None if a tree is not a path, or roots or phases differ.
+
+    The in-trees of an allreduce may use the rings of its out-trees in the opposite direction.
+    """
+    *before, last = [_forest_shares(forest) for forest in schedule.forests]
+    reverse = {frozenset((b, a) for a, b in ring): share for ring, share in (last or {}).items()}
+    return last if last and all(shares in (last, reverse) for shares in before) else None
+
+
+def _forest_shares(forest: Forest) -> dict[_Arcs, Fraction] | None:
+    roots: list[dict[_Arcs, Fraction]] = []
+    for root in range(forest.n_ranks):
+        units = Counter[_Arcs]()
+        for tree in forest.trees(root):
+            parents = [int(parent) for parent in tree.parent]
+            leaves = set(range(len(parents))) - set(parents)
+            if len(leaves) != 1:
+                return None
+            # The arc of the ring that the tree lacks leads from its only leaf back to its root.
+            arcs = {(parent, rank) for rank, parent in enumerate(parents) if parent >= 0}
+            units[frozenset(arcs | {(leaves.pop(), root)})] += tree.multiplicity
+        roots.append(_shares(units))
+    return roots[0] if all(one == roots[0] for one in roots) else None
