@@ -85,7 +85,7 @@ def test_a_format_in_one_module(repository: Path, tmp_path: Path) -> None:
 def test_a_broken_plug_in_is_one_line(repository: Path, tmp_path: Path) -> None:
     broken = {
         "send_list": ("raise OSError('no such device')", "cannot be loaded (OSError: no such device)"),
-        "three": ("FORMAT = 3", "is no record of that name"),
+        "three": ("FORMAT = 3", "is not a record of that name"),
     }
     for name, (text, _) in broken.items():
         install(tmp_path, name, text, "treadle.formats", f"{name} = {name}:FORMAT")

@@ -70,7 +70,7 @@ def test_a_name_twice_is_refused() -> None:
     [
         ({"name": "No Name"}, "expected lower-case words with hyphens"),
         ({"extension": "none"}, "expected such as '.xml'"),
-        ({"options": frozenset({"speed"})}, "option 'speed' is no field of FileOptions"),
+        ({"options": frozenset({"speed"})}, "option 'speed' is not a field of FileOptions"),
     ],
 )
 def test_what_a_record_cannot_say(changes: dict[str, Any], words: str) -> None:

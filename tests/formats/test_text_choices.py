@@ -163,12 +163,12 @@ def test_shards_are_equal_where_there_are_any() -> None:
         ("a", 0, 0, ""),
         ("a" * 100, 5, 0, ""),
         ("a.B_-9", 7, 7, ""),
-        ("", 0, 0, "X: name '': expected letters, digits and _.- only"),
-        ("a" * 101, 0, 0, "expected letters"),
-        ("a b", 0, 0, "X: name 'a b': expected letters"),
-        ("a", -1, 0, "X: sizes -1 to 0 bytes are no range"),
-        ("a", 0, -1, "X: sizes 0 to -1 bytes are no range"),
-        ("a", 8, 7, "X: sizes 8 to 7 bytes are no range"),
+        ("", 0, 0, "X: name '': expected only A-Z, a-z, 0-9 and _.-"),
+        ("a" * 101, 0, 0, "expected only A-Z"),
+        ("a b", 0, 0, "X: name 'a b': expected only A-Z"),
+        ("a", -1, 0, "X: sizes -1 to 0 bytes are not a range"),
+        ("a", 0, -1, "X: sizes 0 to -1 bytes are not a range"),
+        ("a", 8, 7, "X: sizes 8 to 7 bytes are not a range"),
     ],
 )
 def test_headings_at_their_limits(name: str, low: int, high: int, message: str) -> None:
@@ -220,12 +220,12 @@ def test_one_rank_asks_for_no_more_sums_than_the_others() -> None:
     with pytest.raises(ScheduleError) as caught:
         check_allocation(program, asked(0, 0, 4))
     assert str(caught.value) == (
-        "MSCCL++: slow: rank 2 asks its switch for 100% of the sums, so that 50% of its link's rate pass; "
-        "80% pass if all 4 ranks ask for as much: use a plan with a root at every rank"
+        "MSCCL++: slow: rank 2 triggers 100% of the in-network sums, so that 50% of its link's rate pass; "
+        "80% pass if all 4 ranks trigger as many; use a plan with a root at every rank"
     )
     # 1 + 9/16 is 5/4 of 1 + 1/4
     check_allocation(program, asked(0, 9, 7, 0))
-    with pytest.raises(ScheduleError, match="rank 1 asks its switch for 59% of the sums, so that 63% of"):
+    with pytest.raises(ScheduleError, match="rank 1 triggers 59% of the in-network sums, so that 63% of"):
         check_allocation(program, asked(0, 10, 7, 0))
 
 

@@ -178,9 +178,9 @@ def test_a_rank_without_chunks_is_refused(sizes: tuple[int, int, int], tmp_path:
 def test_roots_are_of_broadcasts(tmp_path: Path) -> None:
     path = written(tmp_path, at("collective", "broadcast"))
     assert read_row(path, 0).root == 0
-    with pytest.raises(ScheduleError, match="a broadcast: say root="):
+    with pytest.raises(ScheduleError, match="a broadcast; use root="):
         read_row(path, None)
-    with pytest.raises(ScheduleError, match="no broadcast, but root=0 was said"):
+    with pytest.raises(ScheduleError, match="not a broadcast; omit root=0"):
         read_row(written(tmp_path), 0)
-    with pytest.raises(ScheduleError, match="hands no reduce to plans; its Executor takes it"):
+    with pytest.raises(ScheduleError, match="uses no plans for reduce; use its Executor"):
         read_row(written(tmp_path, at("collective", "reduce")), None)

@@ -171,7 +171,7 @@ def test_every_plan_has_the_calls_that_it_serves_and_no_others(
 
 def test_sums_are_asked_for(builder: Builder, tmp_path: Path) -> None:
     path = lowered(tmp_path, "ring:4", "allreduce")
-    with pytest.raises(ScheduleError, match=r"sums whatever a call asks for.*accept_any_reduction=True"):
+    with pytest.raises(ScheduleError, match=r"always sums.*accept_any_reduction=True"):
         register([path])
     assert not builder.algorithms
     assert not builder.selectors
@@ -193,9 +193,9 @@ def test_what_cannot_be_served_is_refused_before_anything_is_registered(
     none = tmp_path / "none.json"
     none.write_text("{}", encoding="utf-8")
     for paths, root, said in (
-        ([send], None, "a broadcast: say root="),
-        ([gather], 0, "no broadcast, but root=0 was said"),
-        ([exchange], None, "hands no alltoall to plans"),
+        ([send], None, "a broadcast; use root="),
+        ([gather], 0, "not a broadcast; omit root=0"),
+        ([exchange], None, "uses no plans for alltoall"),
         ([gather, gather], None, "two plans are named"),
         ([long], None, "operations, the limit is 64"),
     ):

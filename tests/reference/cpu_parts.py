@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from treadle.errors import FormatError
-from treadle.formats.cpu.interpreter import CpuInterpretation, execute_cpu_file
+from treadle.formats.cpu.interpreter import execute_cpu_file
 from treadle.formats.cpu.reader import parse_cpu_part
+from treadle.formats.verdict import Verdict
 
 
-def interpret_cpu_parts(texts: Sequence[str], *, source: str = "CPU XML") -> CpuInterpretation:
+def interpret_cpu_parts(texts: Sequence[str], *, source: str = "CPU XML") -> Verdict:
     """Put the parts of all ranks together and execute them as one text.
 
     Raises

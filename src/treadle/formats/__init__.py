@@ -1,1 +1,1 @@
-"""Programs as texts for runtimes: for each format its writer, its reader and its judge."""
+"""Runtime files of plans: a writer, a reader and an independent verifier for each format."""

@@ -1,4 +1,4 @@
-"""What every text that a program is written as asks of its name, sizes and shards."""
+"""Checks of a program's name, sizes and shards that the writers of several formats share."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ import re
 import numpy as np
 
 from treadle.errors import FormatError, ScheduleError
+from treadle.formats.selection.supported_sizes import SHARDED_KINDS
 from treadle.program.program import Program
 from treadle.schedules.collective import CollectiveKind
 
 MOST_CHUNKS = 4 * 10**6
 """Most chunks in all buffers of all ranks for which MSCCL XML and MSCCL++ plans are written."""
-
-_WITH_SHARDS = (CollectiveKind.ALLGATHER, CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALLTOALL)
 
 
 def runtime_name(kind: CollectiveKind) -> str:
@@ -22,30 +21,24 @@ def runtime_name(kind: CollectiveKind) -> str:
 
 
 def check_heading(what: str, name: str, min_bytes: int, max_bytes: int) -> None:
-    """Refuse names and ranges of sizes (bytes; max_bytes 0 is no limit) that cannot be; FormatError.
+    """Raise FormatError for an invalid name or size range (bytes; `max_bytes` 0 means unlimited).
 
-    Parameters
-    ----------
-    what : str
-        The format, for the message.
-    name : str
-        Of the algorithm: letters, digits and ``_.-``, so that no text needs to escape it.
-    min_bytes, max_bytes : int
+    `what` is the format, for messages. Names have only A-Z, a-z, 0-9 and ``_.-``, so no format escapes them.
     """
     if not re.fullmatch(r"[A-Za-z0-9_.-]{1,100}", name):
-        raise FormatError(f"{what}: name {name!r}: expected letters, digits and _.- only")
+        raise FormatError(f"{what}: name {name!r}: expected only A-Z, a-z, 0-9 and _.-")
     if min_bytes < 0 or max_bytes < 0 or 0 < max_bytes < min_bytes:
-        raise FormatError(f"{what}: sizes {min_bytes} to {max_bytes} bytes are no range")
+        raise FormatError(f"{what}: sizes {min_bytes} to {max_bytes} bytes are not a range")
 
 
 def has_equal_shards(program: Program) -> bool:
-    """Whether all shards have as many chunks, where the collective has shards."""
+    """Whether all shards have equally many chunks, or the collective has no shards."""
     sizes = np.diff(program.shard_offset)
-    return program.kind not in _WITH_SHARDS or sizes.min() == sizes.max()
+    return program.kind not in SHARDED_KINDS or sizes.min() == sizes.max()
 
 
 def check_equal_shards(what: str, program: Program) -> None:
-    """Refuse programs with unequal shards, where the format has no weights; ScheduleError."""
+    """Raise ScheduleError for unequal shards, which a format without weights cannot express."""
     if not has_equal_shards(program):
         sizes = np.diff(program.shard_offset)
         raise ScheduleError(
@@ -55,7 +48,7 @@ def check_equal_shards(what: str, program: Program) -> None:
 
 
 def check_chunk_count(what: str, chunks: int, remedy: str) -> None:
-    """Refuse texts of so many chunks that readers refuse them; ScheduleError."""
+    """Raise ScheduleError for more chunks than the format's reader accepts."""
     if chunks > MOST_CHUNKS:
         raise ScheduleError(
             f"{what}: {chunks} chunks in all buffers together, expected at most {MOST_CHUNKS}; {remedy}"

@@ -1,4 +1,4 @@
-"""What may be asked of a text; each format's record says which of it the format heeds."""
+"""Options of runtime files; each format's record lists the options that it supports."""
 
 from __future__ import annotations
 
@@ -11,49 +11,49 @@ if TYPE_CHECKING:
     from treadle.formats.msccl.profile import Profile
 
 AUTO_CHUNKS = "auto"
-"""The plan's chunks, or others that serve more sizes at next to no cost."""
+"""The plan's chunks, or others that support more sizes at almost no cost."""
 PLAN_CHUNKS = "plan"
-"""The plan's chunks, whatever sizes they serve."""
+"""The plan's chunks, whatever sizes they support."""
 MAX_CHUNKS = 2**20
 """Most parts of a shard."""
 PROTOCOLS = ("Simple", "LL", "LL128")
-"""Of NCCL and what was made of it: memory then flag, 4 bytes with 4 of flag, 120 with 8."""
+"""Protocols of NCCL and its derivatives: memory then flag, 4 bytes with 4 of flag, 120 bytes with 8."""
 
 
 @dataclass(frozen=True)
 class FileOptions:
-    """Everything that shapes a text; the defaults are what every format does.
+    """Options of a runtime file; every format supports the defaults.
 
     Parameters
     ----------
     profile : Profile, optional
         Dialect and limits of the runtime; default: azure.
     in_place : bool
-        Whether the text serves calls whose input and output are one memory, or the others.
+        Whether the file is for calls with input and output in the same memory, or for the others.
     channels : int
-        Streams between two ranks that the trees are assigned to.
+        Streams between two ranks to which the trees are assigned.
     instances : int, optional
-        Copies of the schedule side by side, each on its part of every shard. Default: as many as its thread
-        blocks need where the format has thread blocks, else 1.
+        Concurrent copies of the schedule, each on its part of every shard. Default: as many as the thread
+        blocks need, or 1 if the format has no thread blocks.
     name : str, optional
-        The algorithm's name in the text.
+        Name of the algorithm in the file.
     pipeline_bytes : int
-        Slices of so many bytes flow through the plan; 0: none.
+        Size of the slices that a pipeline sends; 0: no pipeline.
     size_bytes : int
-        Size of the larger per-rank buffer, which a trace holds; 0: none.
+        Size of the larger per-rank buffer, which traces contain; 0: none.
     consolidate : bool
-        Scattered messages of one step between two ranks are gathered in scratch and sent as one.
+        Gather scattered messages of one step between two ranks in scratch, and send them as one.
     rank : int, optional
-        This rank's part alone.
+        Write only this rank's part.
     chunks : int or str
-        Parts of a shard, or of the whole buffer where calls count that; `AUTO_CHUNKS` or `PLAN_CHUNKS`.
+        Parts of a shard, or of the entire buffer if calls count that; `AUTO_CHUNKS` or `PLAN_CHUNKS`.
     accept_any_root : bool
-        A broadcast or reduce is written although the runtime will not compare the root.
+        Write a broadcast or reduce although the runtime does not compare the root.
     protocol : str, optional
-        One of `PROTOCOLS`, how the runtime's messages carry their flags. Default: that of the plan, where its
-        cost model knows protocols, else Simple.
+        One of `PROTOCOLS`: how messages carry their flags. Default: the plan's, if its cost model has
+        protocols, else Simple.
     min_size_bytes, max_size_bytes : int
-        First and last size of the larger per-rank buffer that texts are written for; 0: as the plan.
+        First and last size of the larger per-rank buffer for which files are written; 0: as in the plan.
     """
 
     profile: Profile | None = None
@@ -73,23 +73,22 @@ class FileOptions:
 
 
 def check_chunks(chunks: int | str) -> None:
-    """Refuse chunks that cannot be; ScheduleError."""
-    if chunks not in (AUTO_CHUNKS, PLAN_CHUNKS) and not (
-        isinstance(chunks, int) and 1 <= chunks <= MAX_CHUNKS
-    ):
+    """Raise ScheduleError for an invalid number of chunks."""
+    is_number = isinstance(chunks, int) and 1 <= chunks <= MAX_CHUNKS
+    if not is_number and chunks not in (AUTO_CHUNKS, PLAN_CHUNKS):
         raise ScheduleError(
             f"--chunks {str(chunks)[:40]}: expected {AUTO_CHUNKS}, {PLAN_CHUNKS} or 1 to {MAX_CHUNKS}"
         )
 
 
 def check_protocol(protocol: str | None) -> None:
-    """Refuse a protocol that no runtime has; ScheduleError."""
+    """Raise ScheduleError for an unknown protocol."""
     if protocol is not None and protocol not in PROTOCOLS:
         raise ScheduleError(f"--protocol {protocol[:40]}: expected {', '.join(PROTOCOLS)}")
 
 
 def given_options(options: FileOptions) -> tuple[str, ...]:
-    """Names of the fields that differ from their defaults.
+    """Return the names of the fields that differ from their defaults.
 
     Examples
     --------
@@ -100,7 +99,7 @@ def given_options(options: FileOptions) -> tuple[str, ...]:
 
 
 def spelt(name: str) -> str:
-    """An option as on the command line.
+    """Return an option as on the command line.
 
     Examples
     --------

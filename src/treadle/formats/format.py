@@ -1,10 +1,10 @@
-"""Formats that plans are written in: one record each, and the table of them.
+"""Table of the formats in which plans are written, one record per format.
 
-A format is what writes its files, reads them back, judges what was written, and says how a runtime loads
-them; beside these the record holds what everything else asks of a format, so that nothing else knows formats
-by name. Ours are declared by the packages beside this module, each in `FORMATS`; others register theirs, or
-name them as entry points of the group `treadle.formats`. Functions may be given as ``"module:function"``:
-they are loaded when they are first used.
+A record names the functions that write files, read them back, verify them, and describe how a runtime loads
+them. It also has every property of a format that other packages use, so that none of them refers to a format
+by name. Treadle's formats are declared in `FORMATS` of the subpackages; other packages call
+`register_format`, or name a record as an entry point of the group `treadle.formats`. Functions may be given
+as ``"module:function"``: they are imported when they are first used.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from treadle.formats.selection.file_set import Delivery, FileSet
 
 GROUP = "treadle.formats"
-"""Of entry points: the name is the format's, the value its record."""
+"""Group of entry points; each is named like its format and refers to its record."""
 PROGRAM_OPTIONS = frozenset({"in_place", "channels", "instances", "name"})
-"""Options that shape the program which most formats hold."""
+"""Options of all formats that contain a program."""
 _R = TypeVar("_R")
 _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 
@@ -47,21 +47,21 @@ _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 @brief("name", "title", "extension", "check", "collectives")
 @dataclass(frozen=True, kw_only=True)
 class Format:
-    """One format.
+    """A file format: its writer, reader, verifier and loading instructions.
 
     Parameters
     ----------
     name : str
-        As on the command line: lower-case words with hyphens.
+        Name on the command line: lower-case words with hyphens.
     title : str
-        As people call it.
+        Name in prose.
     extension : str
-        With its dot, such as ``.xml``.
+        File extension with its dot, e.g. ``.xml``.
     check : Check
-        What the judge does with whole files that were written from a plan.
+        Verification of complete files that were written from a plan.
     options : frozenset of str
-        Fields of `FileOptions` that make a difference. A format that heeds ``accept_any_root`` is read by a
-        runtime that does not compare the root; one that heeds ``rank`` can be written for one rank alone.
+        Fields of `FileOptions` that have an effect. A format with ``accept_any_root`` is for a runtime that
+        does not compare the root; one with ``rank`` can be written for a single rank.
     write : callable or str
         From a `FileRequest` to `Written`. ScheduleError if the format cannot express the plan.
     read : callable or str
@@ -69,34 +69,35 @@ class Format:
     judge : callable or str
         From all files' bytes and `Terms` to a `Verdict`. Shares no code with the writer.
     load : callable or str
-        From the request, what was written and the judgement to `Loading`: what a runtime needs.
+        From the request, the written files and the verdict to `Loading`.
     begins : str
-        Pattern (of `re`) with which every such file begins, after comments of XML; empty where files are not
-        told by their content.
+        Regular expression that matches the beginning of every such file, after XML comments; empty if files
+        cannot be recognized by their content.
     is_per_rank : bool
-        A file for each rank, whose suffixes end in the extension; what is named is their prefix.
+        Whether there is one file per rank, whose suffixes end in the extension; the given path is their
+        prefix.
     parses_folder : bool
-        Some runtime parses every file of the folder, and ends at one that is none of this format.
+        Whether some runtime parses every file of the folder, and stops at a file of another format.
     holds_routes : bool
-        It holds routes for network cards, and no program.
+        Whether files contain routes for network cards and no program.
     holds_ranges : bool
-        One file names all ranges of sizes of a plan.
+        Whether one file contains all size ranges of a plan.
     deliver : callable or str
-        From a `FileSet` to `Delivery`: how a runtime chooses from the texts of a folder by size; empty where
-        none does.
+        From a `FileSet` to `Delivery`: how a runtime chooses by size among the files of a folder; empty if
+        no runtime does.
     judge_set : callable or str
-        From the texts of a folder, files beside them by name, and a dialect to what is wrong with the
+        From the runtime files of a folder, the other files there by name, and a dialect to the errors in the
         runtime's choices, as tuple of str. Shares no code with `deliver`.
     protocols : tuple of str
-        Those of ``PROTOCOLS`` that its runtimes have, where it heeds ``protocol``. What a plan's cost model
-        says of NCCL's protocols is followed where they have all.
+        Members of ``PROTOCOLS`` that its runtimes support, if ``protocol`` is an option. A plan's choice of
+        protocols is followed only by formats with all of them.
     files, readers, collectives, sizes : str
-        For people: what is written, who reads it, and what it serves.
+        Columns of the table of formats: what is written, who reads it, and what it supports.
 
     Raises
     ------
     ScheduleError
-        If the name, an option or the extension cannot be.
+        If the name, the extension or an option is invalid.
 
     Examples
     --------
@@ -136,59 +137,59 @@ class Format:
         if not re.fullmatch(r"\.[A-Za-z0-9]+", self.extension):
             raise ScheduleError(f"format {self.name}: extension {self.extension!r}: expected such as '.xml'")
         for option in sorted(self.options - set(FileOptions.__dataclass_fields__)):
-            raise ScheduleError(f"format {self.name}: option {option!r} is no field of FileOptions")
+            raise ScheduleError(f"format {self.name}: option {option!r} is not a field of FileOptions")
 
     def written(self, request: FileRequest) -> Written:
-        """The files, by the format's writer."""
+        """Return the files that the format's writer makes."""
         return load_function(self.write)(request)
 
     def parsed(self, data: bytes, terms: Terms) -> Any:
-        """One file, by the format's reader."""
+        """Return one file as the format's reader parses it."""
         return load_function(self.read)(data, terms)
 
     def interpreted(self, files: Sequence[bytes], terms: Terms) -> Verdict:
-        """The verdict on files, by the format's judge."""
+        """Return the verdict of the format's verifier on files."""
         return load_function(self.judge)(files, terms)
 
     def loading(self, request: FileRequest, written: Written, judgement: Verdict) -> Loading:
-        """How the files are loaded."""
+        """Return the instructions for loading written files."""
         return load_function(self.load)(request, written, judgement)
 
     def delivery(self, texts: FileSet) -> Delivery:
-        """How a runtime loads a folder of texts and chooses from it."""
+        """Return what makes a runtime choose from a folder of runtime files."""
         return load_function(self.deliver)(texts)
 
     def interpreted_set(
         self, texts: Sequence[RangedFile], files: Mapping[str, bytes], dialect: str | None
     ) -> tuple[str, ...]:
-        """Calls for which the runtime would take another text than is meant."""
+        """Return the calls for which the runtime would choose the wrong runtime file."""
         return load_function(self.judge_set)(texts, files, dialect)
 
     def is_begun_by(self, head: str) -> bool:
-        """Whether a text, or its first part, begins as the format's files do."""
+        """Whether a string, or its first part, begins like files of this format."""
         return bool(self.begins) and begins_as(self.begins, head)
 
     @property
     def has_all_protocols(self) -> bool:
-        """Whether its messages may go by any of NCCL's protocols."""
+        """Whether messages may use each of NCCL's protocols."""
         return "protocol" in self.options and self.protocols == PROTOCOLS
 
     def check_options(self, options: FileOptions) -> None:
-        """Refuse options that make no difference here; ScheduleError, which names who heeds them."""
+        """Raise ScheduleError for options without effect here, and name the formats that support them."""
         if "protocol" in self.options and options.protocol not in (None, *self.protocols):
             raise ScheduleError(f"--protocol {options.protocol}: {self.name} has {', '.join(self.protocols)}")
         for option in given_options(options):
             if option in self.options:
                 continue
             *several, last = [other.name for other in all_formats() if option in other.options] or ["none"]
-            heeding = f"{', '.join(several)} and {last}" if several else last
+            supporting = f"{', '.join(several)} and {last}" if several else last
             raise ScheduleError(
-                f"{spelt(option)} is for {heeding}; {self.name} has nothing that it could change"
+                f"{spelt(option)} is for {supporting}; {self.name} has nothing that it could change"
             )
 
 
 def begins_as(pattern: str, text: str) -> bool:
-    """Whether a text, after space and comments of XML, begins with a pattern."""
+    """Whether a string, after space and XML comments, begins with a pattern."""
     text = text.lstrip()
     while text.startswith("<!--") and "-->" in text:
         text = text.partition("-->")[2].lstrip()
@@ -196,7 +197,7 @@ def begins_as(pattern: str, text: str) -> bool:
 
 
 def load_function(given: Callable[..., _R] | str) -> Callable[..., _R]:
-    """Return a function that may be given as ``"module:function"``."""
+    """Import a function that is given as ``"module:function"``."""
     if not isinstance(given, str):
         return given
     module, _, name = given.partition(":")
@@ -205,7 +206,7 @@ def load_function(given: Callable[..., _R] | str) -> Callable[..., _R]:
 
 
 def declared(table: str) -> Iterator[tuple[str, Any]]:
-    """Yield the records in a table of each package beside this module, with the package."""
+    """Yield (package, record) for all records in a table of the subpackages."""
     for module in pkgutil.iter_modules(treadle.formats.__path__, f"{treadle.formats.__name__}."):
         if module.ispkg:
             for record in getattr(import_module(module.name), table, ()):
@@ -217,7 +218,7 @@ _registered: dict[str, Format] = {}
 
 @checked()
 def register_format(record: Format) -> Format:
-    """Add a format to the table for as long as the process runs.
+    """Add a format to the table of this process.
 
     Parameters
     ----------
@@ -226,12 +227,12 @@ def register_format(record: Format) -> Format:
     Returns
     -------
     Format
-        The record, so that a module can register what it names.
+        The same record, so that a module can register and name it in one statement.
 
     Raises
     ------
     ScheduleError
-        If another format has that name.
+        If another format has the same name.
 
     Examples
     --------
@@ -249,7 +250,7 @@ def register_format(record: Format) -> Format:
 
 @cache
 def _own() -> Mapping[str, Format]:
-    """Those of the packages and modules beside this one."""
+    """Return Treadle's formats by name."""
     found: dict[str, Format] = {}
     for package, record in declared("FORMATS"):
         if record.name in found:
@@ -260,33 +261,22 @@ def _own() -> Mapping[str, Format]:
 
 @cache
 def _plug_ins() -> Mapping[str, tuple[EntryPoint, ...]]:
-    """Formats that installed packages name, not yet loaded; none that has the name of one of ours."""
+    """Return the formats of installed plug-ins, not loaded, without those named like a Treadle format."""
     return find_plug_ins(GROUP, taken=_own())
 
 
-def _plugged(name: str) -> Format:
-    """The record that a plug-in names; ScheduleError, in one line, if it is broken."""
-    entry, *others = _plug_ins()[name]
-    record = load_plug_in(entry, *others)
-    if isinstance(record, Unsupported):
-        raise ScheduleError(f"format {name}: {record}")
-    if not isinstance(record, Format) or record.name != name:
-        raise ScheduleError(f"format {name}: its plug-in {entry.value} is no record of that name")
-    return register_format(record)
-
-
 def format_names() -> tuple[str, ...]:
-    """Names of all formats: ours, registered ones, and those of plug-ins, loaded or not."""
+    """Return the names of all formats: Treadle's, registered ones, and plug-ins, loaded or not."""
     return tuple(dict.fromkeys((*_own(), *_registered, *_plug_ins())))
 
 
 def find_format(name: str) -> Format:
-    """The record of a format, however its name is spelt.
+    """Return the record of a format; spelling variants of its name are accepted.
 
     Raises
     ------
     ScheduleError
-        If there is none of that name, or its plug-in is broken.
+        If no format has that name, or its plug-in is broken.
 
     Examples
     --------
@@ -295,11 +285,27 @@ def find_format(name: str) -> Format:
     '.xml'
     """
     meant = known_name("format", name, format_names(), error=ScheduleError)
-    return _own().get(meant) or _registered.get(meant) or _plugged(meant)
+    if known := _own().get(meant) or _registered.get(meant):
+        return known
+    entry, *others = _plug_ins()[meant]
+    record = load_plug_in(entry, *others)
+    if isinstance(record, Unsupported):
+        raise ScheduleError(f"format {meant}: {record}")
+    if not isinstance(record, Format) or record.name != meant:
+        raise ScheduleError(f"format {meant}: its plug-in {entry.value} is not a record of that name")
+    return register_format(record)
+
+
+def _loadable_formats() -> Iterator[Format]:
+    """Yield Treadle's formats, then the others; plug-ins are not even searched before those are needed."""
+    yield from _own().values()
+    for name in format_names()[len(_own()) :]:
+        with suppress(ScheduleError):  # The error is raised where that format is used.
+            yield find_format(name)
 
 
 def all_formats() -> tuple[Format, ...]:
-    """All records that can be loaded, in the order of `format_names`.
+    """Return all records that can be loaded, in the order of `format_names`.
 
     Examples
     --------
@@ -307,15 +313,11 @@ def all_formats() -> tuple[Format, ...]:
     >>> "msccl-xml" in {one.name for one in planning.all_formats()}
     True
     """
-    found = []
-    for name in format_names():
-        with suppress(ScheduleError):  # told where that format is asked for
-            found.append(find_format(name))
-    return tuple(found)
+    return tuple(_loadable_formats())
 
 
 def own_formats() -> tuple[Format, ...]:
-    """Those that come with Treadle, in the order of their packages.
+    """Return the formats that come with Treadle, in the order of their packages.
 
     Examples
     --------
@@ -327,7 +329,7 @@ def own_formats() -> tuple[Format, ...]:
 
 
 def format_name(head: str) -> Format | None:
-    """The format that a text, or its first part, begins as; None if it is of none.
+    """Return the format that the beginning of a file belongs to; None if it is not recognized.
 
     Examples
     --------
@@ -335,5 +337,4 @@ def format_name(head: str) -> Format | None:
     >>> planning.format_name("<algo name='ring'>").name
     'msccl-xml'
     """
-    own = next((record for record in own_formats() if record.is_begun_by(head)), None)
-    return own or next((record for record in all_formats() if record.is_begun_by(head)), None)
+    return next((record for record in _loadable_formats() if record.is_begun_by(head)), None)

@@ -1,4 +1,4 @@
-"""Where an emitted text is loaded, and how to see that it was: runtimes ignore files silently."""
+"""Instructions for loading a runtime file and checking that it is in use: runtimes ignore files silently."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from treadle.brief import brief
 @brief("runtime", "environment", "check")
 @dataclass(frozen=True)
 class Loading:
-    """What a runtime needs to load a file, and what it then shows.
+    """Instructions for loading a runtime file.
 
     Parameters
     ----------
@@ -18,13 +18,13 @@ class Loading:
     environment : tuple of (str, str)
         Variables to set for every process.
     check : str
-        How to see that the file is in use.
+        Evidence that the file is in use, e.g. a line of the log.
     fallback : str
-        When the runtime leaves the file aside, or what it does instead.
+        Calls that the file is not used for, or what the runtime does instead.
     prepare : tuple of str
-        Shell commands before that.
+        Shell commands to run first.
     code : tuple of str
-        Lines of Python for every process.
+        Lines of Python to run in every process.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What a writer is given, a plan's entry with everything that was asked for, and what it hands back."""
+"""Input and output of the formats' writers: a plan's entry with the given options, and the written files."""
 
 from __future__ import annotations
 
@@ -30,44 +30,35 @@ Boxes = tuple[tuple[int, ...], ...]
 
 @dataclass(frozen=True)
 class Given:
-    """Chunks for which a text asks switches as its plan does: (rank that asks, chunk)."""
+    """In-network operations that a runtime file uses like its plan: (rank that triggers it, chunk)."""
 
     stores: frozenset[tuple[int, int]] = frozenset()
     sums: frozenset[tuple[int, int]] = frozenset()
 
 
 NOTHING_ASKED = Given()
-"""Of texts that do not know switches."""
+"""For runtime files without in-network operations."""
 
 
 @dataclass(frozen=True)
 class FileRequest:
-    """What a writer of a format reads.
-
-    Parameters
-    ----------
-    plan : Plan
-    entry : PlanEntry
-        Of the plan, its schedule written out.
-    options : FileOptions
-    path : str
-        Where the text will lie.
-    in_own_folder : bool
-        Whether nothing but such texts lies beside it.
-    find_boxes : callable, optional
-        From fabric and collective to the ranks of each box. Default: all ranks are one box.
-    rate : callable, optional
-        From fabric, collective, a program and what its text asks of switches to the algbw (bytes/s) where
-        ranks do the rest of what the plan leaves to switches; None: nothing is left, or it is not known.
-    """
+    """Input of a format's writer."""
 
     plan: Plan
     entry: PlanEntry
+    """Entry of the plan; its schedule is explicit, except for a single rank."""
     options: FileOptions
     path: str
+    """Path of the file to be written."""
     in_own_folder: bool
+    """Whether the folder contains only such files."""
     find_boxes: Callable[[Topology, Collective], Boxes] | None = None
+    """Default: all ranks are in one box."""
     rate: Callable[[Topology, Collective, Program, Given], Fraction | None] | None = None
+    """Algbw (bytes/s) of a program whose ranks do all in-network operations of the plan but `Given`.
+
+    None: no operation is missing, or the rate is unknown.
+    """
 
     @property
     def boxes(self) -> Boxes:
@@ -77,22 +68,22 @@ class FileRequest:
         return self.find_boxes(self.plan.topology, self.plan.collective)
 
     def rate_without_switches(self, program: Program, asked: Given) -> Fraction | None:
-        """The algbw of a text that asks switches for `asked` alone; None: nothing lacks, or it is unknown."""
+        """Return the algbw of a file that uses only the in-network operations `asked`, as `rate` does."""
         return self.rate and self.rate(self.plan.topology, self.plan.collective, program, asked)
 
     @property
     def name(self) -> str:
-        """The algorithm's name where nothing depends on it."""
+        """Name of the algorithm; formats whose runtimes need unique names replace the default."""
         return self.options.name or "treadle"
 
     @property
     def profile(self) -> Profile:
-        """The dialect of MSCCL XML."""
+        """Dialect of MSCCL XML."""
         return self.options.profile or Profile.AZURE
 
     @property
     def protocol(self) -> str:
-        """How messages carry their flags; Simple unless another was asked for."""
+        """Protocol of messages; Simple unless another is given."""
         return self.options.protocol or PROTOCOLS[0]
 
     @property
@@ -101,7 +92,7 @@ class FileRequest:
         return self.entry.max_bytes or 0
 
     def program(self, *, merge: bool) -> Program:
-        """The entry's schedule, or one rank's part in it, lowered."""
+        """Lower the entry's schedule, or the part of one rank."""
         options, schedule = self.options, self.entry.schedule
         problem = self.plan.topology, self.plan.collective
         shape: dict[str, Any] = {"in_place": options.in_place, "channels": options.channels}
@@ -116,78 +107,49 @@ class FileRequest:
         return replicate(program, options.instances or 1)
 
     def write(self, program: Program, selector: Selector, emit: Callable[[Program], str]) -> tuple[Grid, str]:
-        """A program as text in the chunks that were asked for.
-
-        Chunks that nobody asked for give way to the plan's where they do not fit a runtime's tables.
-        """
-        grid = self._grid(program, selector)
+        """Write a program in the given chunks; automatic ones only if they fit the runtime's tables."""
+        chunks, topology = self.options.chunks, self.plan.topology
+        plan = grid = Grid(program, program.n_chunks)
+        by_step = isinstance(self.entry.schedule, StepSchedule | ExchangeSchedule)
+        if has_equal_shards(program) and chunks == AUTO_CHUNKS:
+            sizes = (self.entry.min_bytes, self.max_bytes)
+            grid = choose_grid(program, topology, selector, *sizes, by_step=by_step)
+        elif has_equal_shards(program) and chunks != PLAN_CHUNKS:
+            grid = regrid(program, int(chunks), topology, by_step=by_step)
         try:
             return grid, emit(grid.program)
         except ScheduleError:
-            if grid.is_plan or self.options.chunks != AUTO_CHUNKS:
+            if grid.is_plan or chunks != AUTO_CHUNKS:
                 raise
-        plan = Grid(program, program.n_chunks, Fraction(0))
         return plan, emit(program)
-
-    def _grid(self, program: Program, selector: Selector) -> Grid:
-        chunks, topology = self.options.chunks, self.plan.topology
-        if chunks == PLAN_CHUNKS or not has_equal_shards(program):
-            return Grid(program, program.n_chunks, Fraction(0))
-        by_step = isinstance(self.entry.schedule, StepSchedule | ExchangeSchedule)
-        if chunks == AUTO_CHUNKS:
-            return choose_grid(
-                program,
-                topology,
-                selector,
-                min_bytes=self.entry.min_bytes,
-                max_bytes=self.max_bytes,
-                by_step=by_step,
-            )
-        return regrid(program, int(chunks), topology, by_step=by_step)
 
 
 @dataclass(frozen=True)
 class Written:
-    """What a writer made of a request.
-
-    Parameters
-    ----------
-    files : tuple of (str, bytes)
-        What to add to the name's stem, and the content; one file of the very name has the suffix "".
-    program : Program, optional
-        What the files express, where they express a program.
-    grid : Grid, optional
-        Its chunks, where others than the plan's may be taken.
-    selectors : tuple of Selector
-        Who decides which calls the text is given; the first unless told otherwise.
-    name : str
-        The algorithm's, where the runtime shows it.
-    dialect : str
-        Which of several the text is written in.
-    asked : Asked
-        What the text leaves to switches.
-    cautions : tuple of str
-        Calls that the runtime gives to the text and that it does not serve.
-    instances : int
-        Copies of the schedule side by side.
-    carried_algbw : Fraction, optional
-        Algbw, bytes/s, that the thread blocks carry where that is less than the plan's.
-    """
+    """Output of a format's writer."""
 
     files: tuple[tuple[str, bytes], ...]
+    """Suffix of the name's stem, and content; a single file of exactly that name has the suffix ""."""
     program: Program | None = None
+    """The program in the files, if they contain one."""
     grid: Grid | None = None
+    """Its chunks, if they may differ from the plan's."""
     selectors: tuple[Selector, ...] = ()
+    """Selectors that may choose the file; the first is the default."""
     name: str = ""
+    """Name of the algorithm, if the runtime prints it."""
     dialect: str = ""
     asked: Given = NOTHING_ASKED
     cautions: tuple[str, ...] = ()
+    """Calls for which the runtime uses the file although it does not support them."""
     instances: int = 1
+    """Concurrent copies of the schedule."""
     carried_algbw: Fraction | None = None
+    """Algbw (bytes/s) that the thread blocks carry, if that is less than the plan's."""
 
 
 def root_cautions(program: Program) -> tuple[str, ...]:
-    """What to say of a text whose runtime does not compare the root."""
+    """Return the caution for a runtime that does not compare the root."""
     if program.root < 0:
         return ()
     return (

@@ -1,4 +1,4 @@
-"""What a format's judge is asked and what it answers: values alone, which judges of all formats share."""
+"""Input and output of the verifiers of all formats: plain values, the only code that they share."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from treadle.topologies.topology import Topology
 
 
 class Check(StrEnum):
-    """What a judge did with files that it had parsed.
+    """Extent of a verification, beyond parsing.
 
     Examples
     --------
@@ -26,11 +26,11 @@ class Check(StrEnum):
     """
 
     EXECUTED = "executed"
-    """Carried out every operation, by an interpreter that shares no code with the writer."""
+    """Every operation was executed by an interpreter that shares no code with the writer."""
     COMPARED = "compared"
-    """Compared what they hold with the plan."""
+    """The content was compared with the plan."""
     PARSED = "parsed"
-    """Nothing more."""
+    """The files were only parsed."""
 
 
 _WORDS = MappingProxyType(
@@ -44,102 +44,61 @@ _WORDS = MappingProxyType(
 
 @dataclass(frozen=True)
 class Planned:
-    """What files should hold.
-
-    Parameters
-    ----------
-    topology : Topology
-    collective : Collective
-    schedule : Schedule
-        As it is written.
-    boxes : callable
-        Finds the ranks of each box, in the order of their devices.
-    ranges : tuple of PlanEntry
-        Of the plan, for files that name several.
-    """
+    """The plan that files were written from: the schedule of one entry, and all entries as `ranges`."""
 
     topology: Topology
     collective: Collective
     schedule: Schedule
     boxes: Callable[[], tuple[tuple[int, ...], ...]]
+    """Finds the ranks of each box, in the order of their devices."""
     ranges: tuple[PlanEntry, ...] = ()
 
 
 @dataclass(frozen=True)
 class Terms:
-    """What files are judged by, besides their content.
-
-    Parameters
-    ----------
-    source : str
-        Name for messages; empty for that of the format.
-    profile : str, optional
-        Whose limits hold, where a format has several dialects; None: the first that fits.
-    root : int
-        Of a broadcast or reduce whose text does not name it.
-    rank : int, optional
-        The files are this rank's part alone.
-    planned : Planned, optional
-        What they should hold; None for somebody else's.
-    """
+    """Input of a verifier besides the files."""
 
     source: str = ""
+    """Name for messages; empty for the name of the format."""
     profile: str | None = None
+    """Dialect whose limits apply; None: the first that fits."""
     root: int = 0
+    """Root of a broadcast or reduce, if the file does not name it."""
     rank: int | None = None
+    """Rank whose part the files are; None if they are complete."""
     planned: Planned | None = None
+    """Expected content; None if the files were not written from a plan."""
 
 
 @dataclass(frozen=True)
 class RangedFile:
-    """One of the texts that a runtime chooses from by size, and the calls that it is meant for.
-
-    Parameters
-    ----------
-    file : str
-        Its path in the folder of the set, whose order some runtimes follow.
-    data : bytes
-    plan : str
-        In a word, which plan's it is.
-    name : str
-        Of the algorithm in the text.
-    collective : CollectiveKind
-    n_ranks, n_chunks : int
-    in_place : bool
-    min_bytes : int
-        First size, the larger per-rank buffer.
-    max_bytes : int, optional
-        Last size; None: no limit.
-    root : int
-        Of a broadcast or reduce, else -1.
-    fills_in : bool
-        It is meant for those sizes alone that the chunks of the texts before it do not divide.
-    """
+    """One of the runtime files that a runtime chooses from by size, and the calls that it is intended for."""
 
     file: str
+    """Path in the folder of the set; some runtimes read the files in this order."""
     data: bytes
     plan: str
+    """Label of the plan."""
     name: str
+    """Name of the algorithm in the file."""
     collective: CollectiveKind
     n_ranks: int
     n_chunks: int
     in_place: bool
     min_bytes: int
+    """First size of the larger per-rank buffer."""
     max_bytes: int | None
+    """Last size; None: no limit."""
     root: int = -1
+    """Root of a broadcast or reduce, else -1."""
     fills_in: bool = False
+    """Whether it is only for sizes that the chunks of earlier files do not divide."""
 
     def tried(self, unit: int, end: int, *, beyond: bool = True) -> Iterator[tuple[int, bool]]:
-        """Sizes at both ends of the range, about its middle, and outside; whether the text serves them.
+        """Yield sizes at both ends of the range, in its middle and outside, and whether the range has them.
 
-        Parameters
-        ----------
-        unit : int
-            Bytes that sizes are counted in.
-        end : int
-            Last size, in bytes.
-        beyond : bool
-            Whether sizes after it are none of the text's.
+        Sizes are in units of `unit` bytes; `end` is the last size in bytes, and `beyond` says whether sizes
+        after it are outside.
         """
         first, last = max(1, -(-self.min_bytes // unit)), end // unit
         if first <= last:
@@ -154,44 +113,30 @@ class RangedFile:
 @brief("check", "collective", "n_ranks", "n_chunks", "violations")
 @dataclass(frozen=True)
 class Verdict:
-    """What a judge found, and what it did to find it.
-
-    Parameters
-    ----------
-    check : Check
-    violations : tuple of str
-        What is wrong; empty if nothing is.
-    counts : tuple of (str, int)
-        What the files consist of: nouns and how many.
-    n_ranks : int
-    collective : str
-        Empty where the files serve several.
-    detail : str
-        What the words of `check` leave open, with the comma or colon that joins it to them.
-    variant : str
-        Which of the format's forms it is, as it is written after the format's name.
-    n_chunks : int, optional
-        Equal parts of the buffer that the files name.
-    is_part : bool
-        They hold one rank of several, which was judged alone.
-    notes : tuple of str
-        Limits of the result: values that a runtime assumes, runtimes that do not load the files.
-    """
+    """Verdict on files: what was checked, and what is wrong."""
 
     check: Check
     violations: tuple[str, ...]
+    """Errors; empty if the files are correct."""
     counts: tuple[tuple[str, int], ...]
+    """Content of the files: nouns and numbers."""
     n_ranks: int
     collective: str = ""
+    """Name of the collective as the file spells it; empty if the files support several."""
     detail: str = ""
+    """Addition to the description of `check`, with the comma or colon that joins them."""
     variant: str = ""
+    """Form of the format, as printed after the format's name."""
     n_chunks: int | None = None
+    """Equal parts of the buffer that the files name."""
     is_part: bool = False
+    """Whether the files contain one rank of several, which was verified alone."""
     notes: tuple[str, ...] = ()
+    """Limits of the verdict: values that a runtime assumes, runtimes that do not load the files."""
 
     @property
     def summary(self) -> str:
-        """What was done, for people.
+        """Description of the check.
 
         Examples
         --------
@@ -202,15 +147,15 @@ class Verdict:
 
 
 def decoded(data: bytes, terms: Terms, name: str) -> tuple[str, str]:
-    """Return a file's characters, and its name for messages; FormatError if it is no UTF-8."""
+    """Return a file's characters, and its name for messages; FormatError if it is not UTF-8."""
     source = terms.source or name
     try:
         return data.decode("utf-8"), source
     except UnicodeDecodeError as error:
-        raise FormatError(f"byte {error.start} is no UTF-8", source=source) from None
+        raise FormatError(f"byte {error.start} is not valid UTF-8", source=source) from None
 
 
 def listed(faults: list[str], most: int) -> tuple[str, ...]:
-    """Return the first faults, and how many more there are."""
+    """Return the first `most` faults, and how many more there are."""
     more = len(faults) - most
     return (*faults[:most], *((f"and {more} more",) if more > 0 else ()))

@@ -1,4 +1,4 @@
-"""XML of formats as elements: no DTD, no entity, nothing fetched; errors name the element and its line."""
+"""Safe parsing of XML files: no DTD, no entity, no network access; errors name the element and its line."""
 
 from __future__ import annotations
 
@@ -21,40 +21,14 @@ def parse_xml(
     *,
     remove_pis: bool = False,
 ) -> etree._Element:
-    """Return the top element of a text of at most `most` characters that has none of the `refused` patterns.
-
-    Raises
-    ------
-    FormatError
-        With a line, but for the length.
-    """
+    """Return the top element; FormatError beyond `most` characters or for a match of a `refused` pattern."""
     if len(text) > most:
         raise FormatError(f"{len(text)} characters, expected at most {most}", source=source)
     for pattern, what in refused:
         if match := re.search(pattern, text):
             line = text.count("\n", 0, match.start()) + 1
             raise FormatError(f"{what} is not accepted", source=source, line=line)
-    try:
-        return etree.fromstring(text.encode("utf-8"), _parser(remove_pis=remove_pis))
-    except UnicodeEncodeError:
-        raise FormatError("not valid text (lone surrogate)", source=source) from None
-    except etree.XMLSyntaxError as error:
-        message = " ".join(str(error.msg).split())
-        raise FormatError(f"not well-formed ({message})", source=source, line=error.lineno or 1) from None
-
-
-def parse_plain_xml(text: str, source: str, most: int) -> etree._Element:
-    """Return the top element as `parse_xml`, for formats whose errors name no line."""
-    if len(text) > most or re.search(DECLARATIONS[0], text):
-        raise FormatError(f"expected at most {most} characters and no DTD or entity", source=source)
-    try:
-        return etree.fromstring(text.encode("utf-8"), _parser())
-    except (etree.XMLSyntaxError, UnicodeEncodeError) as error:
-        raise FormatError(f"not well-formed ({error})".replace("\n", " ")[:300], source=source) from None
-
-
-def _parser(*, remove_pis: bool = False) -> etree.XMLParser:
-    return etree.XMLParser(
+    parser = etree.XMLParser(
         resolve_entities=False,
         no_network=True,
         load_dtd=False,
@@ -62,21 +36,22 @@ def _parser(*, remove_pis: bool = False) -> etree.XMLParser:
         remove_comments=True,
         remove_pis=remove_pis,
     )
+    try:
+        return etree.fromstring(text.encode("utf-8"), parser)
+    except UnicodeEncodeError:
+        raise FormatError("not valid text (lone surrogate)", source=source) from None
+    except etree.XMLSyntaxError as error:
+        message = " ".join(str(error.msg).split())
+        raise FormatError(f"not well-formed ({message})", source=source, line=error.lineno or 1) from None
 
 
 def line_of(element: etree._Element) -> int:
     """Return the line in which an element begins."""
-    return cast("int", element.sourceline)  # None only in elements that were not read from a text
+    return cast("int", element.sourceline)  # None only in elements that were not parsed
 
 
 class Attributes:
-    """Attributes of elements, each required.
-
-    Parameters
-    ----------
-    source : str
-        Name for messages.
-    """
+    """Reader of the attributes of elements, each required."""
 
     def __init__(self, source: str) -> None:
         self.source = source
@@ -104,7 +79,7 @@ class Attributes:
     def number(self, element: etree._Element, key: str, low: int, high: int) -> int:
         """Return an attribute that is an integer in a range."""
         value = self.string(element, key)
-        # plain digits first: a large text has millions of them
+        # A large file has millions of numbers, so the cheap test comes first.
         is_plain = len(value) < 19 and value.isascii() and value.isdigit()
         if not (is_plain or _NUMBER.fullmatch(value)) or not low <= (number := int(value)) <= high:
             raise self.fail(element, f"{key}={value[:40]!r}: expected an integer from {low} to {high}")

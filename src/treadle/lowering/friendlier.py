@@ -1,4 +1,4 @@
-"""Numbers of trees per root whose texts serve more sizes, and what they cost."""
+"""Search for numbers of trees per root whose runtime files support more sizes, and their costs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from treadle.synthesis.trees.instance import instance_of
 from treadle.synthesis.trees.optimality import instance_optimum
 
 FEW = 17
-"""Sizes served of the 21 powers of two below which other numbers of trees are looked at."""
+"""Number of supported sizes, of 21 powers of two, below which other numbers of trees are considered."""
 MOST_TREES = 16
 _MAX_RANKS = 256
 
@@ -27,27 +27,17 @@ _MAX_RANKS = 256
 def friendlier_trees(
     plan: Plan, schedule: Schedule, facts: FileFacts, selector: Selector
 ) -> FriendlierTrees | None:
-    """The best number of trees that serves `FEW` sizes, or else the one that serves the most.
+    """Return the fastest number of trees that supports `FEW` sizes, or as many as possible if fewer.
 
-    Parameters
-    ----------
-    plan : Plan
-    schedule : Schedule
-        Of the plan, as it is written.
-    facts : FileFacts
-        Of the text.
-    selector : Selector
+    The throughput with k trees is exact, by cuts; whether capacities are then balanced at the switches is
+    found out only by ``solve``.
 
     Returns
     -------
     FriendlierTrees or None
-        None where the text serves enough, where calls count no shards (any chunks can be written then), where
-        the trees are not equally many at every root, or where no number up to `MOST_TREES` serves more.
-
-    Notes
-    -----
-    The throughput with k trees is exact, by cuts; whether the capacities are balanced at the switches then is
-    for ``solve`` to find out.
+        None if the runtime file supports enough sizes, if calls count no shards (then any number of chunks
+        can be written), if roots have different numbers of trees, or if no number up to `MOST_TREES` supports
+        more.
     """
     if not isinstance(schedule, ForestSchedule) or not facts.is_by_shard or facts.n_ranks > _MAX_RANKS:
         return None
@@ -61,20 +51,19 @@ def friendlier_trees(
     most = max(counts.values())
     if most <= here:
         return None
-    fitting = [trees for trees, count in counts.items() if count >= min(FEW, most)]
+    numbers = [trees for trees, count in counts.items() if count >= min(FEW, most)]
     try:
-        rates = _rates(plan, fitting)
-    except TreadleError:  # fabrics that forests are not made for
+        rates = _rates(plan, numbers)
+    except TreadleError:  # Tree packing does not support the fabric.
         return None
-    trees = max(fitting, key=lambda number: (rates[number], -number))
-    loss = 1 - rates[trees] / plan.algbw
-    return FriendlierTrees(trees, counts[trees], max(Fraction(0), loss))
+    trees = max(numbers, key=lambda number: (rates[number], -number))
+    return FriendlierTrees(trees, counts[trees], max(Fraction(0), 1 - rates[trees] / plan.algbw))
 
 
 def _rates(plan: Plan, numbers: list[int]) -> dict[int, Fraction]:
-    """Best algbw with so many trees per root, bytes/s."""
-    kind = plan.collective.kind
-    assert kind in (CollectiveKind.ALLGATHER, CollectiveKind.REDUCE_SCATTER)
+    """Return the best algbw (bytes/s) for each number of trees per root."""
+    # No other collective has one shard per rank and trees from or to all ranks.
+    assert plan.collective.kind in (CollectiveKind.ALLGATHER, CollectiveKind.REDUCE_SCATTER)
     problem = instance_of(plan.topology, replace(plan.collective, weights=None))
-    best = instance_optimum(problem)
-    return {trees: fixed_trees_optimum(problem, best, trees).algbw for trees in numbers}
+    optimum = instance_optimum(problem)
+    return {trees: fixed_trees_optimum(problem, optimum, trees).algbw for trees in numbers}

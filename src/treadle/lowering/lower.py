@@ -1,4 +1,4 @@
-"""Plans as text for other runtimes."""
+"""Writes plans as runtime files, and verifies them."""
 
 from __future__ import annotations
 
@@ -48,48 +48,48 @@ def _lowered_group(plan: Plan, group: int | None) -> LoweredGroup | None:
 def checked_file(
     plan: Plan, to: TargetFormat | str, profile: Profile | str | None, options: TextKeywords
 ) -> tuple[Format, FileOptions]:
-    """The format and what is asked of it, of a plan that is verified here."""
+    """Check the options and verify the plan; return the format and the options."""
     record = find_format(str(to))
-    asked = FileOptions(profile=None if profile is None else _profile(profile), **options)
-    check_chunks(asked.chunks)
-    check_protocol(asked.protocol)
-    # of a plan of several ranges a size chooses one, whatever the format
-    record.check_options(replace(asked, size_bytes=0) if len(plan.entries) > 1 else asked)
-    _check_root(record, plan.collective, accept_any_root=asked.accept_any_root)
+    given = FileOptions(profile=None if profile is None else _profile(profile), **options)
+    check_chunks(given.chunks)
+    check_protocol(given.protocol)
+    # Among several ranges of a plan, a size chooses one for every format.
+    record.check_options(replace(given, size_bytes=0) if len(plan.entries) > 1 else given)
+    _check_root(record, plan.collective, accept_any_root=given.accept_any_root)
     require_verified(plan)
-    n_ranks = plan.collective.n_ranks // (plan.collective.n_groups or 1)  # of a text
-    if asked.rank is not None and not 0 <= asked.rank < n_ranks:
-        raise ScheduleError(f"rank {asked.rank}: expected 0 to {n_ranks - 1}")
-    return record, asked
+    n_ranks = plan.collective.n_ranks // (plan.collective.n_groups or 1)  # of one runtime file
+    if given.rank is not None and not 0 <= given.rank < n_ranks:
+        raise ScheduleError(f"rank {given.rank}: expected 0 to {n_ranks - 1}")
+    return record, given
 
 
 def lowered_part(
-    plan: Plan, record: Format, asked: FileOptions, where: tuple[str, bool], group: int | None
+    plan: Plan, record: Format, options: FileOptions, where: tuple[str, bool], group: int | None
 ) -> Lowered:
-    """One part of a plan as text: of one group, or of all ranks."""
+    """Write one part of a plan, that of one group or of all ranks, as runtime files."""
     path, in_own_folder = where
-    part, asked = narrowed_plan(plan if group is None else plan_of_group(plan, group), record, asked)
-    ranges = file_ranges(part, record, asked)
+    part, options = narrowed_plan(plan if group is None else plan_of_group(plan, group), record, options)
+    ranges = file_ranges(part, record, options)
     if len(ranges) > 1 and not record.holds_ranges:
-        way = (
-            "lower_set writes a folder with a text for each"
+        alternative = (
+            "lower_set writes a folder with a file for each"
             if record.deliver
-            else "its runtimes choose by no size"
+            else "its runtimes cannot choose by size"
         )
         raise ScheduleError(
-            f"the plan has {len(ranges)} ranges of sizes, and a text of {record.name} is for one; {way}, "
-            "size_bytes (--size) takes the one of a size"
+            f"the plan has {len(ranges)} ranges of sizes, and a file of {record.name} is for one; "
+            f"{alternative}, size_bytes (--size) selects the one of a size"
         )
     if record.holds_ranges:
-        named = [replace(one.entry, algorithm=one.entry.algorithm or plan.algorithm) for one in ranges]
+        named = [replace(part.entry, algorithm=part.entry.algorithm or plan.algorithm) for part in ranges]
         part = replace(part, entries=tuple(named))
     else:
-        asked = replace(asked, protocol=ranges[-1].protocol or asked.protocol)
+        options = replace(options, protocol=ranges[-1].protocol or options.protocol)
     try:
         made = lower_verified(
             part,
             record,
-            asked,
+            options,
             entry=ranges[-1].entry,
             path=path,
             in_own_folder=in_own_folder,
@@ -110,15 +110,14 @@ def lower_verified(
     in_own_folder: bool = False,
     is_group: bool = False,
 ) -> Lowered:
-    """As `lower`, of a plan that was verified, with options that the format heeds; errors as its writer's.
+    """Lower a range of a verified plan (default: the last) with checked options; raise the writer's errors.
 
-    With `is_group` the plan is what one of several groups does; `entry` is a range of it, by default the
-    last.
+    With `is_group` the plan is the part of one of several groups.
     """
     entry, rank = entry or plan.entries[-1], options.rank
     if rank is None:
         entry = replace(entry, schedule=written_out(entry.schedule))
-    _refuse_forwarders(plan, entry.schedule, record.name, "rank of the group" if is_group else "rank")
+    _check_forwarders(plan, entry.schedule, record.name, "rank of the group" if is_group else "rank")
     where = path or f"treadle{record.extension}"
     request = FileRequest(plan, entry, options, where, in_own_folder, find_boxes, _rate)
     written = record.written(request)
@@ -141,9 +140,9 @@ def lower_verified(
     if program is None:
         return made
     facts = facts_of(program, entry.min_bytes, request.max_bytes)
-    asked = [one for one in written.selectors if one is not Selector.SCHEDULER or facts.is_by_shard]
-    # a group's trees are chosen with those of the others, a range's among schedulers
-    has_choice = bool(asked) and not is_group and len(plan.entries) == 1
+    selectors = [one for one in written.selectors if one is not Selector.SCHEDULER or facts.is_by_shard]
+    # The trees of a group are chosen with those of the other groups, those of a range among schedulers.
+    has_choice = bool(selectors) and not is_group and len(plan.entries) == 1
     return replace(
         made,
         n_operations=program.n_operations,
@@ -151,8 +150,8 @@ def lower_verified(
         plan_chunks=grid.plan_chunks if grid else None,
         rounding_loss=grid.loss if grid else Fraction(0),
         shortfall=point_to_point_gap(*problem, program, written.asked) if rank is None else None,
-        served=tuple(supported_sizes(facts, selector) for selector in asked),
-        friendlier=friendlier_trees(plan, entry.schedule, facts, asked[0]) if has_choice else None,
+        served=tuple(supported_sizes(facts, selector) for selector in selectors),
+        friendlier=friendlier_trees(plan, entry.schedule, facts, selectors[0]) if has_choice else None,
     )
 
 
@@ -162,21 +161,21 @@ def _rate(topology: Topology, collective: Collective, program: Program, asked: G
 
 
 def _check_root(record: Format, collective: Collective, *, accept_any_root: bool) -> None:
-    """Refuse texts that runtimes would give calls of any root, unless that is accepted; ScheduleError."""
+    """Raise ScheduleError if the runtime does not compare the root, unless that is accepted."""
     if "accept_any_root" not in record.options:
         return
     if collective.root is None and accept_any_root:
         raise ScheduleError(f"--accept-any-root is for broadcast and reduce; {collective.kind} has no root")
     if collective.root is not None and not accept_any_root:
         raise ScheduleError(
-            f"{record.name}: the runtime compares everything but the root, so the text of root "
+            f"{record.name}: the runtime compares everything but the root, so the file of root "
             f"{collective.root} would be chosen for a {collective.kind} of any root and give wrong data; "
-            "where all calls have that root, --accept-any-root"
+            "if all calls have that root, use --accept-any-root"
         )
 
 
-def _refuse_forwarders(plan: Plan, schedule: Schedule, target: str, noun: str) -> None:
-    """A forwarder is a process of its own, and the formats' collectives know only ranks."""
+def _check_forwarders(plan: Plan, schedule: Schedule, target: str, noun: str) -> None:
+    """Raise InfeasibleError for forwarding nodes: they are processes, and runtime files have only ranks."""
     if isinstance(schedule, ForestSchedule):
         links = np.concatenate([forest.all_paths()[1] for forest in schedule.forests])
     elif isinstance(schedule, ExchangeSchedule):
@@ -184,11 +183,11 @@ def _refuse_forwarders(plan: Plan, schedule: Schedule, target: str, noun: str) -
     elif isinstance(schedule, StepSchedule):
         links = np.concatenate([steps.crossed for steps in schedule.phases])
     else:
-        return  # cards route by themselves
+        return  # Network cards forward routes without a process.
     ends = plan.topology.heads[links]
     for node in ends[np.isin(ends, plan.collective.forwarders)][:1]:
         raise InfeasibleError(
-            f"the plan's paths pass compute node {plan.topology.node_names[node]!r}, which is no {noun}; "
+            f"the plan's paths pass compute node {plan.topology.node_names[node]!r}, which is not a {noun}; "
             f"{target} has no program for it; solve without --forward"
         )
 

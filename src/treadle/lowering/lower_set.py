@@ -1,9 +1,10 @@
-"""Plans as folders of texts, one for each range of sizes, that a runtime chooses from."""
+"""Writes plans as folders of runtime files, one for each range of sizes, from which a runtime chooses."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from treadle.brief import brief
 from treadle.errors import InfeasibleError, ScheduleError
@@ -20,23 +21,23 @@ from treadle.schedules.plan import Plan, PlanEntry
 from treadle.units import format_size
 
 _LEGACY_TEXTS = 4
-"""That the legacy runtime reads."""
+"""Most files that the legacy runtime reads."""
 
 
 @brief("text", "algorithm", "protocol")
 @dataclass(frozen=True)
 class LoweredRange:
-    """One text of a set.
+    """One runtime file of a set.
 
     Parameters
     ----------
     text : RangedFile
     made : Lowered
-        How it was made and judged.
+        The file's content and verdict.
     algorithm : str
-        Its schedule's, with the options that it was told.
+        Algorithm and options of its schedule.
     protocol : str
-        Empty where the format has none.
+        Empty if the format has none.
 
     Examples
     --------
@@ -53,29 +54,29 @@ class LoweredRange:
 
     @property
     def sizes(self) -> str:
-        """Its range, for people."""
+        """The range in words."""
         return format_range(self.text.min_bytes, self.text.max_bytes)
 
 
 @brief("format", "dialect", "ranges", "left_out")
 @dataclass(frozen=True)
 class LoweredSet:
-    """Texts for all ranges of a plan, and what makes a runtime choose from them.
+    """Runtime files for all ranges of a plan, and what makes a runtime choose from them.
 
     Parameters
     ----------
     format : str
     dialect : str
-        Which of several the texts are written in.
+        Dialect of the files, if the format has several.
     ranges : tuple of LoweredRange
-        In the order of their files: by size, then those that fill in.
+        In the order of their file names: by size, then those that fill in.
     left_out : tuple of (int, int or None, str)
-        First and last size of ranges that cannot be written, and why: the runtime's own algorithms serve
-        them.
+        First and last size of ranges that cannot be written, and the reason: the runtime uses its own
+        algorithms for them.
     delivery : Delivery
-        Of a folder that holds this set alone.
+        For a folder that contains only this set.
     faults : tuple of str
-        What the judges found wrong; empty unless Treadle has a defect.
+        Errors that the verifiers found; empty unless Treadle has a defect.
 
     Examples
     --------
@@ -96,19 +97,20 @@ class LoweredSet:
 
     @property
     def files_by_range(self) -> tuple[RangedFile, ...]:
-        """The texts alone."""
+        """Files of all ranges."""
         return tuple(one.text for one in self.ranges)
 
 
-def write_set(plan: Plan, record: Format, asked: FileOptions, label: str, folder: str) -> LoweredSet:
-    """All texts for the ranges of a plan."""
-    label = f"{label}.in-place" if asked.in_place else label
-    parts = file_ranges(plan, record, asked)
+def write_set(plan: Plan, record: Format, options: FileOptions, label: str, folder: str) -> LoweredSet:
+    """Write a runtime file for each range of a plan."""
+    label = f"{label}.in-place" if options.in_place else label
+    parts = file_ranges(plan, record, options)
+    write = partial(_write_text, plan, record, options, label)
     ranges: list[LoweredRange] = []
     left_out: list[tuple[int, int | None, str]] = []
     for number, part in enumerate(parts, 1):
         try:
-            ranges.append(_write_text(plan, record, asked, label, part, f"{number:02}"))
+            ranges.append(write(part, f"{number:02}"))
         except ScheduleError as error:
             left_out.append((part.entry.min_bytes, part.entry.max_bytes, str(error)))
     if not ranges:
@@ -116,12 +118,12 @@ def write_set(plan: Plan, record: Format, asked: FileOptions, label: str, folder
     dialect = ranges[0].made.dialect
     if dialect == Profile.LEGACY and len(ranges) > _LEGACY_TEXTS:
         raise InfeasibleError(
-            f"{len(ranges)} texts, and the legacy runtime reads {_LEGACY_TEXTS} in all; solve with "
+            f"{len(ranges)} files, and the legacy runtime reads {_LEGACY_TEXTS} in all; solve with "
             f"--max-schedules {_LEGACY_TEXTS}, or fewer for several collectives"
             + (", lower with --protocol Simple" if len(parts) > len(plan.entries) else "")
         )
-    if asked.chunks == AUTO_CHUNKS and dialect not in (Profile.LEGACY, Profile.RCCL):
-        ranges += [*_filling_in(plan, record, asked, label, parts, ranges)]
+    if options.chunks == AUTO_CHUNKS and dialect not in (Profile.LEGACY, Profile.RCCL):
+        ranges += [*_filling_in(write, plan, options, parts, ranges)]
     texts = tuple(one.text for one in ranges)
     delivery = record.delivery(FileSet(folder or "texts", dialect, texts))
     choices = record.interpreted_set(texts, dict(delivery.files), dialect or None)
@@ -130,35 +132,34 @@ def write_set(plan: Plan, record: Format, asked: FileOptions, label: str, folder
 
 
 def _filling_in(
+    write: Callable[[FileRange, str, PlanEntry], LoweredRange],
     plan: Plan,
-    record: Format,
-    asked: FileOptions,
-    label: str,
+    options: FileOptions,
     parts: Sequence[FileRange],
     main: Sequence[LoweredRange],
 ) -> Iterator[LoweredRange]:
-    """Texts for sizes that the chunks of a range's own text do not divide.
+    """Yield files for sizes that the chunks of a range's own file do not divide.
 
-    Multiples of c elements are served by a text of c chunks: one of them adds something unless the
-    chunks of a text before it divide its own.
+    A file of c chunks supports multiples of c elements, so another file adds sizes unless the chunks of an
+    earlier one divide its own.
     """
     number = 0
     for one in main:
         at = next(i for i, part in enumerate(parts) if part.entry.min_bytes == one.text.min_bytes)
-        own, beside = parts[at].entry, [part.entry for part in (*parts[:at][-1:], *parts[at + 1 :][:1])]
+        own, neighbours = parts[at].entry, [part.entry for part in (*parts[:at][-1:], *parts[at + 1 :][:1])]
         covered = [one.text.n_chunks]
-        # the range itself, then those beside it with other schedules
-        for other in (own, *(entry for entry in beside if entry.schedule is not own.schedule)):
+        # First the range itself, then the neighbouring ranges with other schedules.
+        for other in (own, *(entry for entry in neighbours if entry.schedule is not own.schedule)):
             part = FileRange(replace(own, schedule=other.schedule), parts[at].protocol)
-            request = FileRequest(plan, part.entry, asked, "", in_own_folder=True)
+            request = FileRequest(plan, part.entry, options, "", in_own_folder=True)
             try:
                 chunks = request.program(merge=True).n_chunks
                 if any(chunks % count == 0 for count in covered):
                     continue
                 number += 1
-                made = _write_text(plan, record, asked, label, part, f"rest-{number:02}", other)
+                made = write(part, f"rest-{number:02}", other)
             except ScheduleError:
-                continue  # what cannot be written fills nothing in
+                continue  # It cannot be written.
             covered.append(made.text.n_chunks)
             yield made
 
@@ -166,21 +167,21 @@ def _filling_in(
 def _write_text(
     plan: Plan,
     record: Format,
-    asked: FileOptions,
+    options: FileOptions,
     label: str,
     part: FileRange,
-    place: str,
+    position: str,
     filling: PlanEntry | None = None,
 ) -> LoweredRange:
-    """One text, at its place in the order of files."""
+    """Write one runtime file; `position` in the names of the files gives their order."""
     entry, collective = part.entry, plan.collective
-    protocol = part.protocol or asked.protocol or ("Simple" if record.has_all_protocols else None)
-    asked = replace(asked, protocol=protocol, chunks=asked.chunks if filling is None else PLAN_CHUNKS)
-    if asked.name is not None:
-        asked = replace(asked, name=f"{asked.name}-{place}")
+    protocol = part.protocol or options.protocol or ("Simple" if record.has_all_protocols else None)
+    options = replace(options, protocol=protocol, chunks=options.chunks if filling is None else PLAN_CHUNKS)
+    if options.name is not None:
+        options = replace(options, name=f"{options.name}-{position}")
     last = "" if entry.max_bytes is None else format_size(entry.max_bytes)
-    file = f"{FOLDER}/{label}.{place}.{format_size(entry.min_bytes)}-{last}{record.extension}"
-    made = lower_verified(plan, record, asked, entry=entry, path=file, in_own_folder=True, is_group=True)
+    file = f"{FOLDER}/{label}.{position}.{format_size(entry.min_bytes)}-{last}{record.extension}"
+    made = lower_verified(plan, record, options, entry=entry, path=file, in_own_folder=True, is_group=True)
     ((_, data),) = made.files
     assert made.n_chunks is not None
     text = RangedFile(
@@ -191,7 +192,7 @@ def _write_text(
         collective=collective.kind,
         n_ranks=collective.n_ranks,
         n_chunks=made.n_chunks,
-        in_place=asked.in_place,
+        in_place=options.in_place,
         min_bytes=entry.min_bytes,
         max_bytes=entry.max_bytes,
         root=-1 if collective.root is None else collective.root,

@@ -1,4 +1,4 @@
-"""What lowering returns."""
+"""Results of lowering."""
 
 from __future__ import annotations
 
@@ -39,16 +39,16 @@ class TargetFormat(StrEnum):
 @brief("trees", "n_served", "loss")
 @dataclass(frozen=True)
 class FriendlierTrees:
-    """A number of trees per root whose text would serve more sizes.
+    """A number of trees per root whose runtime file would support more sizes.
 
     Parameters
     ----------
     trees : int
-        k, for ``solve --trees``.
+        Value for ``solve --trees``.
     n_served : int
-        Of the powers of two from 1 KB to 1 GB.
+        Number of supported powers of two from 1 KB to 1 GB.
     loss : Fraction
-        Throughput that it costs at least, as a share of the plan's.
+        Least loss of throughput, as a share of the plan's.
 
     Examples
     --------
@@ -67,15 +67,15 @@ class FriendlierTrees:
 @brief("number", "name", "ranks")
 @dataclass(frozen=True)
 class LoweredGroup:
-    """Which of several groups of ranks a text is for.
+    """The group of ranks that a runtime file is for.
 
     Parameters
     ----------
     number : int
     ranks : tuple of int
-        Of the plan, in the order of the text's: it is for a communicator of these.
+        Ranks of the plan, in the order of the file's: it is for a communicator of these.
     name : str
-        For files: the number and the ranks in a word.
+        Number and ranks in one word, for file names.
 
     Examples
     --------
@@ -98,38 +98,37 @@ class Lowered:
     Parameters
     ----------
     files : tuple of (str, bytes)
-        What to add to the name's stem, and the content; one file of the very name has the suffix "".
+        Suffix of the name's stem, and content; a single file of exactly that name has the suffix "".
     judgement : Judgement
-        What was done with the files after they were written, and what was found.
+        How the files were verified after they were written, and the result.
     loading : Loading
-        How its runtime loads it, and how to see that it did.
+        How a runtime loads the files, and how to check that it did.
     dialect : str
-        Which of several the text is written in.
+        Dialect of the files, if the format has several.
     name : str
-        The algorithm's in the text, where the runtime tells texts apart by it.
+        Name of the algorithm in the file, if the runtime identifies files by it.
     n_operations : int, optional
-        Of the program that it expresses; None where it expresses none.
+        Number of operations of the program; None if the files contain no program.
     n_chunks : int, optional
-        Equal parts that the collective's buffer is cut into.
+        Equal parts of the collective's buffer.
     plan_chunks : int, optional
-        Those that the plan's trees or steps ask for.
+        Parts that the plan's trees or steps need.
     rounding_loss : Fraction
         Throughput that is lost because trees carry unequal numbers of chunks, as a share of the plan's.
     served : tuple of Served
-        Of selectors that leave sizes aside, the one that loads the text first; empty where all are served.
+        Sizes for each selector that may ignore the file, the default one first; empty if all are supported.
     friendlier : FriendlierTrees, optional
-        Where many sizes are left aside: trees that would serve more.
+        Trees that would support more sizes, if many are not supported.
     cautions : tuple of str
-        Calls that the runtime gives to the text and that it does not serve.
+        Calls for which the runtime uses the file although it does not support them.
     shortfall : Shortfall, optional
-        Where the plan leaves copies or sums to the network, which the text does not.
+        In-network operations of the plan that the file does not use, and their cost.
     group : LoweredGroup, optional
-        Of a plan of several groups at once.
+        The group that the file is for, in a plan of several concurrent groups.
     instances : int
-        Copies of the schedule side by side.
+        Concurrent copies of the schedule.
     carried_algbw : Fraction, optional
-        Algbw, bytes/s, at which the busiest thread block moves as much as one carries, where the plan's is
-        higher.
+        Algbw (bytes/s) at which the busiest thread block reaches its bandwidth, if the plan's is higher.
 
     Examples
     --------
@@ -160,22 +159,22 @@ class Lowered:
 
     @property
     def faults(self) -> tuple[str, ...]:
-        """What the judge found wrong; empty unless Treadle has a defect."""
+        """Errors that the verifier found; empty unless Treadle has a defect."""
         return self.judgement.violations
 
     @property
     def checked(self) -> str:
-        """What was done with the files after they were written, in words."""
+        """Description of the verification."""
         return self.judgement.summary
 
     @property
     def is_executed(self) -> bool:
-        """Whether that was to execute them."""
+        """Whether the verifier executed the files."""
         return self.judgement.check is Check.EXECUTED
 
     @property
     def counts(self) -> tuple[tuple[str, int], ...]:
-        """What the files consist of: nouns and how many."""
+        """Content of the files: nouns and numbers."""
         return self.judgement.counts
 
     @property
@@ -185,10 +184,10 @@ class Lowered:
         Raises
         ------
         ScheduleError
-            If there are several, or it is binary.
+            If there are several files, or the only one is binary.
         """
         if len(self.files) > 1:
-            raise ScheduleError(f"{len(self.files)} files are no single text; use `files`")
+            raise ScheduleError(f"{len(self.files)} files, expected one; use `files`")
         try:
             return self.files[0][1].decode()
         except UnicodeDecodeError:

@@ -1,4 +1,4 @@
-"""Ranges of sizes that texts are written for: those of a plan, narrowed to what was asked for."""
+"""Ranges of sizes of runtime files: those of a plan, restricted to the given sizes."""
 
 from __future__ import annotations
 
@@ -18,27 +18,15 @@ from treadle.units import format_size, parse_size
 
 @dataclass(frozen=True)
 class FileRange:
-    """What one text is written from.
-
-    Parameters
-    ----------
-    entry : PlanEntry
-        Its sizes are the text's.
-    protocol : str, optional
-        Of the plan's cost model, at these sizes; None: the one asked for, or the runtime's usual one.
-    """
+    """A range of sizes that one runtime file is written for."""
 
     entry: PlanEntry
     protocol: str | None = None
-
-    @property
-    def summary(self) -> str:
-        """Its sizes, for people."""
-        return format_range(self.entry.min_bytes, self.entry.max_bytes)
+    """Protocol of the plan's cost model at these sizes; None: the given one, or the runtime's default."""
 
 
 def format_range(min_bytes: int, max_bytes: int | None) -> str:
-    """First and last size, for people.
+    """Return a range of sizes in words.
 
     Examples
     --------
@@ -55,45 +43,39 @@ def format_range(min_bytes: int, max_bytes: int | None) -> str:
 
 
 def _size(size: int) -> str:
-    """A size as it is, or as the one before or after a round one; of others, two decimals."""
-    for way, other in (("", size), ("above ", size - 1), ("below ", size + 1)):
+    """Format a round size, or the size before or after one; other sizes with two decimals."""
+    for relation, other in (("", size), ("above ", size - 1), ("below ", size + 1)):
         text = format_size(other) if other >= 0 else "."
         if "." not in text and parse_size(text) == other:
-            return f"{way}{text}"
+            return f"{relation}{text}"
     return format_size(size)
 
 
 def narrowed_plan(plan: Plan, record: Format, options: FileOptions) -> tuple[Plan, FileOptions]:
-    """The plan with the sizes that are asked for alone, and the options that are left to the writer.
+    """Restrict the plan to the given sizes; return it with the options that are left to the writer.
 
-    Parameters
-    ----------
-    plan : Plan
-    record : Format
-    options : FileOptions
-        Of a plan with several ranges, ``size_bytes`` chooses the one that serves it, whatever the format.
-
-    Raises
-    ------
-    ScheduleError
-        If the sizes are no range, or the plan serves none of them.
+    Among several ranges, ``size_bytes`` selects the one that supports it, for every format. ScheduleError if
+    the sizes are not a range, or the plan supports none of them.
     """
     first, last = options.min_size_bytes, options.max_size_bytes or None
     if first < 0 or (last is not None and last < first):
         raise ScheduleError(
             f"--min-size {first} bytes, --max-size {last} bytes: expected no less than 0, rising"
         )
-    entries = [*_clipped(plan, first, last)]
+    entries = []
+    for entry in plan.entries:
+        low = max(entry.min_bytes, first)
+        high = min((end for end in (entry.max_bytes, last) if end is not None), default=None)
+        if high is None or low <= high:
+            entries.append(replace(entry, min_bytes=low, max_bytes=high))
     if len(plan.entries) > 1 and options.size_bytes:
         size = options.size_bytes
         entries = [entry for entry in entries if entry.supports(size)]
         if "size_bytes" not in record.options:
             options = replace(options, size_bytes=0)
     if not entries:
-        served = format_range(plan.entries[0].min_bytes, plan.entries[-1].max_bytes)
-        raise ScheduleError(
-            f"no schedule of the plan serves the sizes that were asked for; it serves {served}"
-        )
+        supported = format_range(plan.entries[0].min_bytes, plan.entries[-1].max_bytes)
+        raise ScheduleError(f"the plan has no schedule for the given sizes; it supports {supported}")
     if (*entries,) == plan.entries:
         return plan, options
     rate, schedule = plan.algbw, entries[-1].schedule
@@ -103,15 +85,15 @@ def narrowed_plan(plan: Plan, record: Format, options: FileOptions) -> tuple[Pla
 
 
 def range_count(plan: Plan, *, to: str, **options: Unpack[TextKeywords]) -> int:
-    """How many texts a plan asks for: one for each range of sizes, or one where a format names them all.
+    """Return the number of runtime files: one per range of sizes, or one if the format has all ranges in it.
 
     Parameters
     ----------
     plan : Plan
     to : str
-        A name of the table of formats.
+        Name of a format.
     **options
-        As for `treadle.planning.lower`, which see for errors.
+        Options of `treadle.planning.lower`, with the same errors.
 
     Examples
     --------
@@ -120,24 +102,16 @@ def range_count(plan: Plan, *, to: str, **options: Unpack[TextKeywords]) -> int:
     >>> treadle.planning.range_count(plan, to="msccl-xml")
     1
     """
-    record, asked = find_format(to), FileOptions(**options)
+    record, given = find_format(to), FileOptions(**options)
     if record.holds_ranges:
         return 1
-    return len(file_ranges(narrowed_plan(plan, record, asked)[0], record, asked))
-
-
-def _clipped(plan: Plan, first: int, last: int | None) -> Iterator[PlanEntry]:
-    for entry in plan.entries:
-        low = max(entry.min_bytes, first)
-        high = min((end for end in (entry.max_bytes, last) if end is not None), default=None)
-        if high is None or low <= high:
-            yield replace(entry, min_bytes=low, max_bytes=high)
+    return len(file_ranges(narrowed_plan(plan, record, given)[0], record, given))
 
 
 def file_ranges(plan: Plan, record: Format, options: FileOptions) -> tuple[FileRange, ...]:
-    """A text's worth each: the plan's ranges, cut where its cost model changes to another protocol.
+    """Return the plan's ranges, split where its cost model changes to another protocol.
 
-    They are not cut for a format without all protocols, or if one is asked for.
+    They are not split for a format without all protocols, or if a protocol is given.
     """
     if not record.has_all_protocols or options.protocol is not None:
         return tuple(FileRange(entry) for entry in plan.entries)
@@ -145,7 +119,7 @@ def file_ranges(plan: Plan, record: Format, options: FileOptions) -> tuple[FileR
 
 
 def _by_protocol(entry: PlanEntry) -> Iterator[FileRange]:
-    """The entry, cut where messages change their protocol; what runtimes do not know is left to them."""
+    """Split the entry where messages change their protocol; unknown protocols are left to the runtime."""
     known = [(one.min_bytes, one.protocol if one.protocol in PROTOCOLS else None) for one in entry.pipelining]
     cuts: list[tuple[int, str | None]] = []
     for start, protocol in known or [(entry.min_bytes, None)]:

@@ -1,8 +1,8 @@
-"""Folders of texts that a runtime chooses from by size: written whole, and joined by sets of other plans.
+"""Saves sets of runtime files: folders that are written as a whole, and that sets of other plans can join.
 
-A job has several collectives, and a runtime reads one folder: so a second plan's set joins the first, if no
-call would be served by both. The manifest ``set.json`` says what every text is for; what makes the runtime
-choose is written anew from all of them.
+A job has several collectives, and a runtime reads one folder: so the set of a second plan joins the first,
+unless both would be used for the same calls. The manifest ``set.json`` describes every file; the files that
+make the runtime choose are written again for all of them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import json
 import os
 import secrets
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
@@ -29,24 +29,24 @@ from treadle.lowering.lower_set import LoweredSet
 from treadle.schedules.collective import CollectiveKind
 
 MANIFEST = "set.json"
-"""In a set's folder: what every text is for."""
+"""File in a set's folder that describes every runtime file."""
 _VERSION = 1
 _MOST_BYTES = 2**24
-"""Of a manifest."""
+"""Largest manifest that is read."""
 
 
 @brief("folder", "texts")
 @dataclass(frozen=True)
 class SavedSet:
-    """What lies in a folder.
+    """A folder of runtime files.
 
     Parameters
     ----------
     folder : Path
     texts : tuple of RangedFile
-        Of all sets, in the order of their files.
+        Runtime files of all plans, in the order of their names.
     delivery : Delivery
-        Of all of them.
+        Files that make the runtime choose from all of them.
 
     Examples
     --------
@@ -63,7 +63,7 @@ class SavedSet:
 
 
 def is_set_folder(folder: str | Path) -> bool:
-    """Whether a set was written there.
+    """Whether a folder contains a set.
 
     Examples
     --------
@@ -75,12 +75,12 @@ def is_set_folder(folder: str | Path) -> bool:
 
 
 def save_set(folder: str | Path, lowered: LoweredSet) -> SavedSet:
-    """Write a set to a folder, beside those of other plans that it holds.
+    """Write a set to a folder, next to the sets of other plans in it.
 
     Parameters
     ----------
     folder : str or Path
-        None is there, an empty one, or one of sets: a set of the same plan and mode is replaced.
+        A new or empty folder, or one of sets: a set of the same plan and mode is replaced.
     lowered : LoweredSet
 
     Returns
@@ -90,14 +90,14 @@ def save_set(folder: str | Path, lowered: LoweredSet) -> SavedSet:
     Raises
     ------
     FormatError
-        If the folder holds something else, texts of another format or dialect, or a text for the same calls;
-        if the runtime could not tell all texts apart, or reads fewer; if it cannot be written. It is then as
-        it was.
+        If the folder contains something else, files of another format or dialect, or a file for the same
+        calls; if the runtime could not distinguish all files, or reads fewer; if it cannot be written. It is
+        then unchanged.
 
     Notes
     -----
-    All is written beside the folder and then renamed: a reader sees the old folder or the new one, or for the
-    moment between two renames none.
+    Everything is written to a new folder, which is then renamed: a reader sees the old folder or the new one,
+    or none between two renames.
 
     Examples
     --------
@@ -114,7 +114,7 @@ def save_set(folder: str | Path, lowered: LoweredSet) -> SavedSet:
     record = find_format(lowered.format)
     delivery = record.delivery(FileSet(str(folder).rstrip("/") or "/", lowered.dialect, texts))
     for fault in record.interpreted_set(texts, dict(delivery.files), lowered.dialect or None)[:1]:
-        raise FormatError(f"the set's texts would be mistaken: {fault}", source=str(folder))
+        raise FormatError(f"the runtime would choose wrong files: {fault}", source=str(folder))
     titles |= {one.text.file: (one.algorithm, one.protocol) for one in lowered.ranges}
     manifest = _manifest(lowered, texts, titles, delivery)
     files = {text.file: text.data for text in texts} | dict(delivery.files)
@@ -123,7 +123,7 @@ def save_set(folder: str | Path, lowered: LoweredSet) -> SavedSet:
 
 
 def _kept(target: Path, lowered: LoweredSet) -> tuple[list[RangedFile], dict[str, tuple[str, str]]]:
-    """Texts of other plans that are there, with their algorithms and protocols."""
+    """Return the files of other plans in the folder, with their algorithms and protocols."""
     if not target.is_dir():
         if target.exists():
             raise FormatError("is a file; name a folder for a set", source=str(target))
@@ -131,38 +131,38 @@ def _kept(target: Path, lowered: LoweredSet) -> tuple[list[RangedFile], dict[str
     if not is_set_folder(target):
         for entry in sorted(target.iterdir()):
             raise FormatError(
-                f"holds {entry.name!r} and no set; name a folder of its own (-o texts/)", source=str(target)
+                f"contains {entry.name!r} and no set; name a new folder (-o FOLDER/)", source=str(target)
             )
         return [], {}
-    told = _read_manifest(target / MANIFEST)
-    found = [_text_of(row, target) for row in told["texts"]]
+    manifest = _read_manifest(target / MANIFEST)
+    found = [_text_of(row, target) for row in manifest["texts"]]
     own = {(text.plan, text.in_place) for text in lowered.files_by_range}
     kept = [text for text in found if (text.plan, text.in_place) not in own]
-    if kept and (told["format"], told["profile"]) != (lowered.format, lowered.dialect or None):
+    if kept and (manifest["format"], manifest["profile"]) != (lowered.format, lowered.dialect or None):
         raise FormatError(
-            f"holds texts of {told['format']} {told['profile'] or ''}".rstrip()
+            f"contains files of {manifest['format']} {manifest['profile'] or ''}".rstrip()
             + f", found {lowered.format} {lowered.dialect}".rstrip()
             + "; a runtime reads one kind: name another folder",
             source=str(target),
         )
-    titles = {row["file"]: (str(row["algorithm"]), str(row["protocol"] or "")) for row in told["texts"]}
+    titles = {row["file"]: (str(row["algorithm"]), str(row["protocol"] or "")) for row in manifest["texts"]}
     return kept, {text.file: titles[text.file] for text in kept}
 
 
 def _read_manifest(path: Path) -> dict[str, Any]:
-    """A manifest whose parts are there."""
+    """Read a manifest; FormatError if parts are missing."""
     with _reading(path):
-        told = json.loads(read_bytes(path, _MOST_BYTES))
-        heading = (told["treadle"], told["version"])
-        if heading != ("set", _VERSION) or not isinstance(told["texts"], list):
+        manifest = json.loads(read_bytes(path, _MOST_BYTES))
+        heading = (manifest["treadle"], manifest["version"])
+        if heading != ("set", _VERSION) or not isinstance(manifest["texts"], list):
             raise FormatError(f"expected a set of version {_VERSION}, found {heading}", source=str(path))
-        _ = told["format"], told["profile"]
-        return dict(told)
+        _ = manifest["format"], manifest["profile"]
+        return dict(manifest)
 
 
 @contextlib.contextmanager
 def _reading(path: Path) -> Iterator[None]:
-    """Make one kind of error of all that a manifest may lack."""
+    """Convert all errors of a malformed manifest to FormatError."""
     try:
         yield
     except FormatError:
@@ -171,8 +171,28 @@ def _reading(path: Path) -> Iterator[None]:
         raise FormatError(f"cannot be read as a set: {error}", source=str(path)) from None
 
 
+def _optional_int(value: Any) -> int | None:
+    return None if value is None else int(value)
+
+
+_FIELDS: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
+    "file": ("file", str),
+    "plan": ("plan", str),
+    "name": ("name", str),
+    "collective": ("collective", CollectiveKind),
+    "ranks": ("n_ranks", int),
+    "chunks": ("n_chunks", int),
+    "in_place": ("in_place", bool),
+    "min_bytes": ("min_bytes", int),
+    "max_bytes": ("max_bytes", _optional_int),
+    "root": ("root", int),
+    "fills_in": ("fills_in", bool),
+}
+"""Fields of `RangedFile` and their types for the keys of a file in the manifest."""
+
+
 def _text_of(row: Mapping[str, Any], folder: Path) -> RangedFile:
-    """A text that the manifest names, as it lies there."""
+    """Return a runtime file of the manifest with its content; FormatError if it was changed."""
     with _reading(folder / MANIFEST):
         file = str(row["file"])
         if Path(file).is_absolute() or ".." in Path(file).parts:
@@ -182,29 +202,16 @@ def _text_of(row: Mapping[str, Any], folder: Path) -> RangedFile:
             raise FormatError(
                 "was changed since the set was written; lower its plan again", source=str(folder / file)
             )
-        return RangedFile(
-            file=file,
-            data=data,
-            plan=str(row["plan"]),
-            name=str(row["name"]),
-            collective=CollectiveKind(row["collective"]),
-            n_ranks=int(row["ranks"]),
-            n_chunks=int(row["chunks"]),
-            in_place=bool(row["in_place"]),
-            min_bytes=int(row["min_bytes"]),
-            max_bytes=None if row["max_bytes"] is None else int(row["max_bytes"]),
-            root=int(row["root"]),
-            fills_in=bool(row["fills_in"]),
-        )
+        return RangedFile(data=data, **{field: kind(row[key]) for key, (field, kind) in _FIELDS.items()})
 
 
 def _check_apart(texts: Sequence[RangedFile], target: Path) -> None:
-    """Refuse sets of two plans that would serve the same calls: the first of them would, unasked."""
+    """Raise FormatError if two plans have files for the same calls, of which the runtime uses the first."""
     for one, other in combinations(texts, 2):
         calls, others = ((text.collective, text.n_ranks, text.in_place) for text in (one, other))
         if one.plan != other.plan and calls == others and _meet(one, other):
             raise FormatError(
-                f"{one.file} and {other.file} would serve the same calls; narrow one (--min-size, "
+                f"{one.file} and {other.file} are for the same calls; narrow one (--min-size, "
                 "--max-size) or name another folder",
                 source=str(target),
             )
@@ -220,6 +227,13 @@ def _manifest(
     titles: Mapping[str, tuple[str, str]],
     delivery: Delivery,
 ) -> dict[str, object]:
+    rows = []
+    for text in texts:
+        algorithm, protocol = titles[text.file]
+        fields = [(key, getattr(text, field)) for key, (field, _) in _FIELDS.items()]
+        schedule = (("algorithm", algorithm), ("protocol", protocol or None))
+        digest = ("sha256", hashlib.sha256(text.data).hexdigest())
+        rows.append(dict((*fields[:3], *schedule, *fields[3:], digest)))
     return {
         "treadle": "set",
         "version": _VERSION,
@@ -227,56 +241,30 @@ def _manifest(
         "profile": lowered.dialect or None,
         "runtime": delivery.loading.runtime,
         "left_aside": delivery.loading.fallback,
-        "texts": [
-            {
-                "file": text.file,
-                "plan": text.plan,
-                "name": text.name,
-                "algorithm": titles[text.file][0],
-                "protocol": titles[text.file][1] or None,
-                "collective": text.collective.value,
-                "ranks": text.n_ranks,
-                "chunks": text.n_chunks,
-                "in_place": text.in_place,
-                "min_bytes": text.min_bytes,
-                "max_bytes": text.max_bytes,
-                "root": text.root,
-                "fills_in": text.fills_in,
-                "sha256": hashlib.sha256(text.data).hexdigest(),
-            }
-            for text in texts
-        ],
+        "texts": rows,
     }
 
 
 def _replace_folder(target: Path, files: Mapping[str, bytes]) -> None:
-    """Put a folder with these files where another or none was; FormatError changes nothing."""
+    """Replace or create a folder with these files; FormatError, and no change, if that fails."""
     mark = secrets.token_hex(8)
     fresh, old = (target.with_name(f".{target.name[:200]}.{mark}.{what}") for what in ("partial", "old"))
     try:
-        with _removed(fresh):
-            for name, data in files.items():
-                path = fresh / name
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_bytes(data)
-            if not target.exists():
-                os.rename(fresh, target)
-                return
-            os.rename(target, old)
-            try:
-                os.rename(fresh, target)
-            except BaseException:
-                os.rename(old, target)
-                raise
+        for name, data in files.items():
+            path = fresh / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
+        if not target.exists():
+            os.rename(fresh, target)
+            return
+        os.rename(target, old)
+        try:
+            os.rename(fresh, target)
+        except BaseException:
+            os.rename(old, target)
+            raise
         shutil.rmtree(old, ignore_errors=True)
     except OSError as error:
         raise FormatError(f"cannot be written: {error.strerror}", source=str(target)) from None
-
-
-@contextlib.contextmanager
-def _removed(folder: Path) -> Iterator[None]:
-    """Nothing is left of a folder that was not renamed."""
-    try:
-        yield
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(fresh, ignore_errors=True)

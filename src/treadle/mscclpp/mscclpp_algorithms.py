@@ -1,4 +1,4 @@
-"""Plans registered in MSCCL++ for calls of NCCL's interface: each goes to the first plan that serves it."""
+"""Registers plans in MSCCL++: each call of NCCL's interface uses the first plan that supports it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from treadle.errors import MissingDependencyError, ScheduleError
 from treadle.mscclpp.plan_rows import SUMS, CollectiveCall, PlanRow, read_row
 
 TYPES = ("float16", "bfloat16", "float32", "int32", "uint32")
-"""Of elements: of fp8 nothing is launched on NVIDIA's cards and nothing is said, others are an error."""
+"""Supported element types: MSCCL++ silently launches nothing for fp8 on NVIDIA GPUs, and rejects others."""
 
 
 def register(
@@ -23,57 +23,58 @@ def register(
     accept_any_reduction: bool = False,
     rank: int | None = None,
 ) -> tuple[PlanRow, ...]:
-    """Register execution plans, and the selector that hands them the calls that they serve.
+    """Register execution plans, and a selector that chooses them for the calls that they support.
 
     Call it in every process before ``init_process_group("nccl")``, under ``LD_PRELOAD=libmscclpp_nccl.so``.
 
     Parameters
     ----------
     plans : iterable of paths
-        Texts of ``treadle lower --to mscclpp-json``; of several that serve a call the first is taken.
+        Files of ``treadle lower --to mscclpp-json``; if several support a call, the first is used.
     root : int, optional
-        Of all calls of the plans, if they are broadcasts; others have none.
+        Root of all calls of the plans, if they are broadcasts; only those have a root.
     accept_any_reduction : bool
-        Plans that reduce are refused without: MSCCL++ does not tell a selector which reduction a call asks
-        for, and its executor sums, so that the caller has to know that all calls are sums.
+        Required for plans that reduce: MSCCL++ does not pass the reduction of a call to selectors, and its
+        executor always sums, so the caller must know that all calls are sums.
     rank : int, optional
-        Of this process; default: the environment's RANK.
+        Rank of this process; default: the environment's RANK.
 
     Returns
     -------
     tuple of PlanRow
-        What each plan serves, in order.
+        The calls that each plan supports, in order.
 
     Raises
     ------
     MissingDependencyError
-        If MSCCL++'s Python module is not there.
+        If MSCCL++'s Python module is not installed.
     FormatError, ScheduleError
-        If a file is no plan, or none that MSCCL++ can serve rightly.
+        If a file is not a plan, or MSCCL++ cannot execute it correctly.
 
     Notes
     -----
-    The constraint of every algorithm is 0 ranks, which the interface's own selector never finds. That one
-    takes a plan by ranks, collective and sizes alone, and keeps the in-place flag of the first plan for all
-    (a static of ``DslAlgorithm::bufferMode``): a call that the chunks do not divide would throw, not fall
-    back. What the selector here leaves aside goes to MSCCL++'s own algorithms within a node, else to NCCL.
+    The constraint of every algorithm is 0 ranks, which the interface's own selector never matches. That
+    selector compares only ranks, collective and sizes, and keeps the in-place flag of the first plan for all
+    (a static variable of ``DslAlgorithm::bufferMode``): a call that the chunks do not divide would throw
+    instead of falling back. Calls that the selector here rejects use MSCCL++'s own algorithms within a node,
+    else NCCL.
 
-    A second call takes the place of the first one's selector, not of its plans: register all at once.
+    A second call replaces the selector of the first one, but not its plans: register all plans in one call.
     """
     rows = tuple(read_row(Path(path), root) for path in plans)
     for row in rows:
         if row.collective in SUMS and not accept_any_reduction:
             raise ScheduleError(
-                f"{row.path}: MSCCL++ sums whatever a call asks for, and tells no selector: if all "
-                f"{row.collective} calls are sums, say accept_any_reduction=True"
+                f"{row.path}: MSCCL++ always sums, and selectors do not see the reduction of a call; if all "
+                f"{row.collective} calls are sums, use accept_any_reduction=True"
             )
     twice = [name for name, count in Counter(row.name for row in rows).items() if count > 1]
     if twice:
-        raise ScheduleError(f"two plans are named {twice[0]}, as MSCCL++ knows them: lower one with --name")
+        raise ScheduleError(f"two plans are named {twice[0]}; names must differ, lower one with --name")
     runtime = _runtime()
     builder, found = runtime.ext.AlgorithmCollectionBuilder(), os.environ.get("RANK", "")
     if rank is None and not found.isdecimal():
-        raise ScheduleError("no RANK in the environment: start by torchrun, or say rank=")
+        raise ScheduleError("no RANK in the environment; start by torchrun, or use rank=")
     number = int(found) if rank is None else rank
     for row in rows:
         algorithm = runtime.Algorithm(
@@ -89,7 +90,7 @@ def register(
 def selector(
     rows: tuple[PlanRow, ...], types: list[Any]
 ) -> Callable[[Mapping[str, Mapping[str, Any]], CollectiveCall], Any]:
-    """The function that MSCCL++ asks for each call: an algorithm, or None."""
+    """Return the function that chooses an algorithm, or None, for each call of MSCCL++."""
 
     def select(algorithms: Mapping[str, Mapping[str, Any]], call: CollectiveCall) -> Any:
         if call.dtype not in types:

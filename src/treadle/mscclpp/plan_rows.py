@@ -1,4 +1,4 @@
-"""Which calls of NCCL's interface an execution plan serves, told from its text by the executor's rules.
+"""Finds the calls of NCCL's interface that an execution plan supports, from its file by the executor's rules.
 
 Source: ``checkMessageSize`` and ``getSizeAndChunks`` of src/core/executor/execution_plan.cc, the calls of
 src/ext/nccl/nccl.cc and ``useIB`` of src/core/executor/executor.cc of microsoft/mscclpp.
@@ -18,16 +18,16 @@ from treadle.formats.mscclpp.reader import MAX_TEXT, ExecutionPlan, parse_mscclp
 from treadle.input_files import read_input_string
 
 ALIGNMENT = 16
-"""Bytes: the executor cuts buffers by them."""
+"""Bytes of which all parts of a buffer are multiples."""
 MOST_BYTES = 2**32 - 1
 """Largest buffer: the executor's offsets have 32 bits."""
 CALLED = ("allgather", "reducescatter", "allreduce", "broadcast")
-"""Collectives that the NCCL interface hands to plans."""
+"""Collectives for which the NCCL interface uses plans."""
 SUMS = ("reducescatter", "allreduce")
 
 
 class CollectiveCall(Protocol):
-    """A request as MSCCL++ hands it to selectors (``CppCollectiveRequest``); sizes in bytes."""
+    """A request as MSCCL++ passes it to selectors (``CppCollectiveRequest``); sizes in bytes."""
 
     world_size: int
     n_ranks_per_node: int
@@ -43,24 +43,24 @@ class CollectiveCall(Protocol):
 @brief("name", "collective", "n_ranks", "first_bytes", "last_bytes")
 @dataclass(frozen=True)
 class PlanRow:
-    """What a plan serves.
+    """The calls that a plan supports.
 
     Parameters
     ----------
     path : str
-        Absolute: the executor reads the file again for every new size.
+        Absolute path: the executor reads the file again for every new size.
     name, collective : str
-        The plan's, as it spells them.
+        Spelled as in the plan.
     n_ranks : int
     in_place : bool
     root : int
-        Of a broadcast, else -1.
+        Root of a broadcast, else -1.
     first_bytes, last_bytes : int
-        Of the larger per-rank buffer, both inclusive.
+        Range of the larger per-rank buffer, both inclusive.
     chunks : frozenset of (int, int)
         Numbers of chunks of input and output that some rank has.
     neighbours : frozenset of (int, int)
-        Ranks that reach each other's memory, so that they must be on one node.
+        Ranks that access each other's memory, so that they must be on one node.
     """
 
     path: str
@@ -75,7 +75,7 @@ class PlanRow:
     neighbours: frozenset[tuple[int, int]]
 
     def supports(self, call: CollectiveCall) -> bool:
-        """Whether the executor runs the plan on a call, and rightly, but for the type of its elements."""
+        """Whether the executor runs the plan correctly on a call with a supported element type."""
         if (call.collective, call.world_size) != (self.collective, self.n_ranks):
             return False
         whole = call.message_size * (call.world_size if self.collective == "allgather" else 1)
@@ -88,7 +88,7 @@ class PlanRow:
         )
 
     def fits(self, size: int) -> bool:
-        """Whether chunks are whole 16 bytes where the larger buffer has so many; else execution throws."""
+        """Whether chunks of a buffer of `size` bytes are multiples of 16 bytes; else execution throws."""
         if size % self.n_ranks and self.collective in ("allgather", "reducescatter"):
             return False
         part = size // self.n_ranks
@@ -103,27 +103,16 @@ class PlanRow:
         )
 
     def is_within_nodes(self, ranks_per_node: int) -> bool:
-        """Whether ranks that reach each other's memory are on one node of so many ranks."""
+        """Whether ranks that access each other's memory are on the same node."""
         return ranks_per_node > 0 and all(
             one // ranks_per_node == other // ranks_per_node for one, other in self.neighbours
         )
 
 
 def read_row(path: Path, root: int | None) -> PlanRow:
-    """What the plan of a file serves.
+    """Return the calls that the plan of a file supports; `root` is that of a broadcast, which has none in it.
 
-    Parameters
-    ----------
-    path : Path
-    root : int, optional
-        Of its calls, if it is a broadcast: the text does not say.
-
-    Raises
-    ------
-    FormatError
-        If the file is no execution plan.
-    ScheduleError
-        If no call is handed to such a plan, or the executor's tables are too small for it.
+    ScheduleError if the interface never uses such a plan, or the executor's tables are too small for it.
     """
     text = read_input_string(path, MAX_TEXT, expected="an execution plan")
     plan, heading = parse_mscclpp_json(text, str(path)), json.loads(text)
@@ -131,13 +120,13 @@ def read_row(path: Path, root: int | None) -> PlanRow:
         raise ScheduleError(f"{path}: {plan.violations[0]}: MSCCL++ cannot hold it")
     if plan.collective not in CALLED:
         raise ScheduleError(
-            f"{path}: MSCCL++'s NCCL interface hands no {plan.collective} to plans; its Executor takes it"
+            f"{path}: MSCCL++'s NCCL interface uses no plans for {plan.collective}; use its Executor"
         )
     chunks = frozenset((sizes["i"], sizes["o"]) for sizes in plan.sizes)
     if any(0 in pair for pair in chunks):
-        raise ScheduleError(f"{path}: a rank has no chunks of input or output, by which MSCCL++ would divide")
+        raise ScheduleError(f"{path}: a rank has no chunks of input or output; MSCCL++ divides by both")
     if (plan.collective == "broadcast") != (root is not None):
-        wanted = "a broadcast: say root=" if root is None else f"no broadcast, but root={root} was said"
+        wanted = "a broadcast; use root=" if root is None else f"not a broadcast; omit root={root}"
         raise ScheduleError(f"{path}: {wanted}")
     return PlanRow(
         path=str(path.resolve()),
@@ -154,7 +143,7 @@ def read_row(path: Path, root: int | None) -> PlanRow:
 
 
 def _neighbours(plan: ExecutionPlan) -> Iterator[tuple[int, int]]:
-    """Pairs of ranks with a channel of memory between them, or a switch that both use."""
+    """Yield pairs of ranks with a memory channel between them, or with a common switch."""
     for rank, kinds in enumerate(plan.peers):
         yield from ((rank, peer) for peer in kinds.get("memory", ()))
     for operation in plan.operations:
@@ -164,11 +153,9 @@ def _neighbours(plan: ExecutionPlan) -> Iterator[tuple[int, int]]:
 
 
 def _is_in_place(call: CollectiveCall) -> bool:
-    """Whether input and output are one memory, as NCCL has it.
+    """Whether input and output are the same memory, as NCCL defines it.
 
-    Notes
-    -----
-    ``CollectiveRequest::bufferMode`` of src/core/algorithm.cc sees a reduce-scatter in place on rank 0 alone.
+    ``CollectiveRequest::bufferMode`` of src/core/algorithm.cc is right about a reduce-scatter only on rank 0.
     """
     if call.collective == "allgather":
         return call.input_buffer == call.output_buffer + call.rank * call.message_size

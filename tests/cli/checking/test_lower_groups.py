@@ -141,5 +141,5 @@ def test_python_asks_for_the_group(plan: Path) -> None:
 
 def test_paths_through_ranks_of_other_groups_have_no_program_there() -> None:
     plan = solved_alone("ring:4", CollectiveKind.ALLGATHER, Mesh((2, 2), ("a", "b")), "a", forward=True)
-    with pytest.raises(InfeasibleError, match="which is no rank of the group; msccl-xml has"):
+    with pytest.raises(InfeasibleError, match="which is not a rank of the group; msccl-xml has"):
         planning.lower(plan, group=0)

@@ -64,7 +64,7 @@ def test_a_size_chooses_one_text(path: Path, tmp_path: Path, capsys: pytest.Capt
     for command, words in (
         (["-o", str(tmp_path / "all.xml")], "3 ranges of sizes, a text for each; name a folder"),
         ([], "3 ranges of sizes, a text for each; name a folder"),
-        (["--to", "cpu-xml", "-o", str(tmp_path / "all.xml")], "its runtimes choose by no size"),
+        (["--to", "cpu-xml", "-o", str(tmp_path / "all.xml")], "its runtimes cannot choose by size"),
         (["--to", "cpu-xml", "--min-size", "1K"], "--min-size is for msccl-xml, mscclpp-json and nccl-tuner"),
         (["--min-size", "2K", "--max-size", "1K", "-o", f"{tmp_path}/"], "expected no less than 0, rising"),
         (["--min-size", "1", "-o", f"{tmp_path}/"], "unit"),
@@ -85,7 +85,7 @@ def test_a_plan_of_one_range_joins_a_set(
     said = " ".join(capsys.readouterr().out.split())
     assert "1 file of msccl-xml for azure, next to 3 files of other plans" in said
     assert "range from 1MB: ring, LL128" in said
-    assert "warning LL128 is right only" in said
+    assert "warning LL128 is correct only" in said
     assert sorted(file.name for file in (folder / "texts").glob("one*")) == ["one.01.1MB-.xml"]
     assert main(["lower", str(other), "-o", f"{folder}/", "--profile", "legacy"]) == 2
     assert "a runtime reads one kind" in capsys.readouterr().err

@@ -108,7 +108,11 @@ def test_a_value_at_its_limit_is_read(old: str, new: str) -> None:
         ('o="2-4"', 'o="4-2"', "o: '4-2': expected rising ranges"),
         ('s="7-7"', 's="7"', "s: '7': expected rising ranges"),
         ('s="7-7"', f's="7-{10**15}"', "expected rising ranges"),
-        ("<sync/>", "<nop/>", ":9: <nop> is no instruction; expected one of send, recv, copy, reduce, sync"),
+        (
+            "<sync/>",
+            "<nop/>",
+            ":9: <nop> is not an instruction; expected one of send, recv, copy, reduce, sync",
+        ),
         ('send peer="2"', 'send peer="0"', ":4: <send> names its own rank as the peer"),
         ('send peer="2"', 'send peer="3"', "peer='3': expected an integer from 0 to 2"),
         ('recv peer="1" buf', 'recv peer="0" buf', ":5: <recv> names its own rank as the peer"),

@@ -180,7 +180,7 @@ def test_work_is_counted_by_contributions(monkeypatch: pytest.MonkeyPatch) -> No
         monkeypatch.setattr("treadle.formats.cpu.interpreter.MAX_TURNS", turns)
         assert interpret_cpu_xml(text).violations == ()
         monkeypatch.setattr("treadle.formats.cpu.interpreter.MAX_TURNS", turns - 1)
-        with pytest.raises(FormatError, match=f"more than {turns - 1} turns of ranks: too large to judge"):
+        with pytest.raises(FormatError, match=f"more than {turns - 1} turns of ranks: too large to verify"):
             interpret_cpu_xml(text)
 
 
@@ -317,7 +317,7 @@ def test_hostile_text_is_refused(text: str) -> None:
         ('o="', 'o="3-1 ', "rising ranges"),
         ('o="0-', 'o="0-9999999999999', f"{2**40} chunks"),
         ('slots="', 'slots="99999999999999', "slots"),
-        ("<sync", "<jump", "no instruction"),
+        ("<sync", "<jump", "not an instruction"),
         ('peer="0"', 'peer="-1"', "peer='-1'"),
         ('buf="i"', 'buf="x"', "buf='x'"),
         ('cnt="1"', 'cnt="0"', "cnt='0'"),

@@ -267,11 +267,11 @@ def test_names_that_fall_apart_are_refused(monkeypatch: pytest.MonkeyPatch) -> N
 def test_files_are_compared_with_trees_of_ranks_alone() -> None:
     plan, data = lowered("ring(4)", algorithm="ring")
     steps = planning.solve("ring(4)", "allgather", algorithm="bfb").plan
-    assert interpret([data], planned(steps)).violations == ("the plan is no allgather of trees",)
+    assert interpret([data], planned(steps)).violations == ("the plan is not an allgather of trees",)
     text = data.decode()
     sends = text.replace('<send src="0"', '<send src="9"', 1).replace('path="0,', 'path="9,', 1)
     for changed in (text.replace('root="0"', 'root="9"', 1), sends):
         found = interpret([changed.encode()], planned(plan)).violations
-        assert found[-1] == "line 2: its nodes are no ranks of the plan"
+        assert found[-1] == "line 2: its nodes are not ranks of the plan"
     with pytest.raises(FormatError, match=r"not valid text \(lone surrogate\)$"):
         parse_forestcoll_xml("<Algo>\ud800</Algo>", "x")

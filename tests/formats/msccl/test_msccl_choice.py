@@ -46,7 +46,7 @@ def found(*texts: RangedFile, dialect: str | None = None) -> list[str]:
 def missed(file: str, counts: dict[int, list[int]], instead: str) -> list[str]:
     """Calls that a text does not get, by the bytes of an element."""
     return [
-        f"{file}: not taken for {count} elements of {size} bytes, but {instead}"
+        f"{file}: not chosen for {count} elements of {size} bytes, but {instead}"
         for size, elements in counts.items()
         for count in elements
     ]
@@ -72,14 +72,14 @@ def test_ranges_that_fit_are_chosen_as_meant() -> None:
 
 def test_sizes_beyond_a_range_are_not_the_texts() -> None:
     early = replace(text("a.xml"), data=data(minBytes=60))
-    assert found(early) == ["a.xml: taken for 60 elements of 1 bytes, which is outside its range"]
+    assert found(early) == ["a.xml: chosen for 60 elements of 1 bytes, which is outside its range"]
     early = replace(text("a.xml"), data=data(minBytes=32))
     assert found(early) == [
-        f"a.xml: taken for {count} elements of {size} bytes, which is outside its range"
+        f"a.xml: chosen for {count} elements of {size} bytes, which is outside its range"
         for size, count in ((1, 60), (2, 28), (4, 12), (8, 4))
     ]
     long = replace(text("a.xml"), data=data(maxBytes=1007))
-    assert found(long) == ["a.xml: taken for 1004 elements of 1 bytes, which is outside its range"]
+    assert found(long) == ["a.xml: chosen for 1004 elements of 1 bytes, which is outside its range"]
     assert found(replace(text("a.xml"), data=data(maxBytes=1003))) == []
     endless = replace(text("a.xml"), data=data(maxBytes=0))
     assert len(found(endless)) == 4
@@ -93,7 +93,7 @@ def test_the_first_that_serves_is_taken() -> None:
     instead = missed("b.xml", {1: [64, 68], 2: [32, 36], 4: [16, 20], 8: [8, 12]}, "a.xml")
     assert found(wide, narrow) == instead
     assert found(narrow, wide, dialect="rccl") == [
-        f"a.xml and b.xml: both serve {count} elements of {2**power} bytes, and no order is known"
+        f"a.xml and b.xml: both match {count} elements of {2**power} bytes, and their order is unknown"
         for power, counts in enumerate(
             ((64, 68, 92, 120, 124), (32, 36, 44, 56, 60), (16, 20, 24, 28), (8, 12))
         )
@@ -119,7 +119,7 @@ def test_the_first_that_serves_is_taken() -> None:
 )
 def test_headings_say_what_is_meant(other: dict[str, int], said: str) -> None:
     assert found(text("a.xml", **other)) == [
-        f"a.xml: ranks, mode and chunks are {said}, meant are (2, (True, False), 4)"
+        f"a.xml: ranks, mode and chunks are {said}, expected (2, (True, False), 4)"
     ]
 
 
@@ -133,14 +133,14 @@ def test_shards_of_ranks_are_equal() -> None:
     gather = replace(
         text("a.xml", coll="allgather", nchunksperloop=5), n_chunks=5, collective=CollectiveKind.ALLGATHER
     )
-    assert found(gather) == ["a.xml: 5 chunks are no equal shards of 2 ranks"]
+    assert found(gather) == ["a.xml: 5 chunks are not equal shards of 2 ranks"]
     assert found(replace(text("a.xml", nchunksperloop=5), n_chunks=5)) == []
 
 
 def test_a_folder_has_so_many_texts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MOST_TEXTS", {"azure": 1, "rccl": 2})
     two = [text("a.xml", 64, 127), text("b.xml", 128, 1000)]
-    assert found(*two) == ["2 texts, the azure runtime reads 1"]
+    assert found(*two) == ["2 files, the azure runtime reads 1"]
     assert found(*two, dialect="rccl") == []
 
 
@@ -153,7 +153,7 @@ def test_legacy_ends_before_its_last_size_and_compares_bytes() -> None:
     endless = text("a.xml", 64, None, maxBytes=2000)
     assert found(endless, dialect="legacy") == []
     both = [exact, text("b.xml", 64, 1000, maxBytes=1001)]
-    assert found(*both, dialect="legacy")[0] == "b.xml: not taken for 64 elements of 1 bytes, but a.xml"
+    assert found(*both, dialect="legacy")[0] == "b.xml: not chosen for 64 elements of 1 bytes, but a.xml"
     gather = replace(text("a.xml", 6, 60, coll="allgather", maxBytes=61), collective=CollectiveKind.ALLGATHER)
     # 60 bytes are of 8 a call where elements are counted; of bytes, all wholes of 4
     assert found(gather, dialect="legacy") == []

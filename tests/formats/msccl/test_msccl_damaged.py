@@ -151,7 +151,7 @@ def test_texts_too_large_to_judge_are_refused(monkeypatch: pytest.MonkeyPatch) -
     bare = re.sub(r'depid="\d+" deps="\d+"', 'depid="-1" deps="-1"', text)
     assert any("race" in violation for violation in interpret_msccl_xml(bare).violations)
     monkeypatch.setattr(interpret_races, "MAX_WORK", 1)
-    with pytest.raises(FormatError, match="too large to judge"):
+    with pytest.raises(FormatError, match="too large to verify"):
         interpret_msccl_xml(bare)
 
 
@@ -199,5 +199,5 @@ def test_ranks_with_too_much_to_judge_are_left_to_the_whole(monkeypatch: pytest.
     settled, open_ = (ours[0][2], ours[0][3]), (ours[1][1], ours[1][2])
     for most, expected in ((4, [open_]), (3, [settled, open_]), (2, [settled, open_])):
         monkeypatch.setattr(interpret_races, "MAX_WORK", most)
-        found = interpret_races._without_those_in_rank(algorithm, edges, order, [settled, open_])
+        found = interpret_races._open_within_ranks(algorithm, edges, order, [settled, open_])
         assert found == expected, most

@@ -216,7 +216,7 @@ def test_fused_steps_take_part_in_a_rendezvous_together() -> None:
         lines.append("</tb></gpu>")
     chain = "\n".join([*lines, "</algo>"])
     assert interpret_msccl_xml(chain, fifo_depth=0).violations == ()
-    assert interpret_msccl_xml(chain, profile=Profile.RCCL, fifo_depth=1).n_messages == 3
+    assert interpret_msccl_xml(chain, profile=Profile.RCCL, fifo_depth=1).counts[0] == ("message", 3)
 
 
 def test_input_is_not_written_out_of_place() -> None:

@@ -17,15 +17,15 @@ from treadle.formats.msccl.block_assignment import (
     MscclBlock,
     Subchunks,
     assign_channels,
-    block_weight,
     form_blocks,
     pair_blocks,
     split_chunks,
     split_evenly,
 )
 from treadle.formats.msccl.consolidation import consolidate_messages
-from treadle.formats.msccl.interpreter import Interpretation, interpret_msccl_xml
+from treadle.formats.msccl.interpreter import interpret_msccl_xml
 from treadle.formats.msccl.writer import LIMITS, Profile, emit_msccl_xml
+from treadle.formats.verdict import Verdict
 from treadle.program.any_schedule import lower as lower_any
 from treadle.program.program import Operation, OperationKind, Program, program_from_operations
 from treadle.program.steps.exchange_lowering import lower_exchange
@@ -46,7 +46,7 @@ def breadth_first(fabric: str, collective: str) -> Program:
     return lower_any(plan.topology, plan.collective, plan.entries[-1].schedule, in_place=True)
 
 
-def both(program: Program) -> tuple[Interpretation, Interpretation]:
+def both(program: Program) -> tuple[Verdict, Verdict]:
     """What the interpreter says of a program as it is and consolidated, streams without slots."""
     root = max(0, program.root)
     found = [
@@ -55,6 +55,10 @@ def both(program: Program) -> tuple[Interpretation, Interpretation]:
     ]
     assert found[0].violations == found[1].violations == ()
     return found[0], found[1]
+
+
+def n_messages(found: Verdict) -> int:
+    return dict(found.counts)["message"]
 
 
 @pytest.mark.parametrize(
@@ -68,7 +72,7 @@ def both(program: Program) -> tuple[Interpretation, Interpretation]:
 def test_scattered_messages_become_one(program: Program, before: int, after: int) -> None:
     """One a step on each of the links: as many links as the fabric has, times steps; sums are left alone."""
     scattered, gathered = both(program)
-    assert (scattered.n_messages, gathered.n_messages) == (before, after)
+    assert (n_messages(scattered), n_messages(gathered)) == (before, after)
 
 
 @pytest.mark.parametrize("kind", SPANNING_KINDS)
@@ -80,8 +84,8 @@ def test_consolidated_texts_do_the_same(kind: CollectiveKind) -> None:
             scattered, gathered = both(program)
         except ScheduleError:
             continue  # unequal shards
-        assert gathered.n_messages <= scattered.n_messages
-        fewer += scattered.n_messages - gathered.n_messages
+        assert n_messages(gathered) <= n_messages(scattered)
+        fewer += n_messages(scattered) - n_messages(gathered)
     # sums stay where the rank's own terms are
     assert bool(fewer) == (kind not in (CollectiveKind.REDUCE_SCATTER, CollectiveKind.REDUCE))
 
@@ -91,7 +95,7 @@ def test_consolidated_texts_keep_to_the_limit_of_a_step() -> None:
     assert max(int(count) for count in re.findall(r'cnt="(\d+)"', wide)) > 1
     narrow = Limits(steps=64, thread_blocks=64, channels=32, chunks=3)
     pieces = consolidate_messages(split_chunks(exchange(), narrow), narrow)
-    assert max(pieces.count) == 3
+    assert max(piece.count for piece in pieces.rows) == 3
 
 
 def test_dropping_a_wait_of_the_stage_is_a_race() -> None:
@@ -174,7 +178,7 @@ def long_stream(messages: int) -> Program:
 
 def loads(pieces: Subchunks, rank: int, limits: Limits) -> list[int]:
     blocks = form_blocks(pieces, rank, pieces.program.n_ranks, limits)
-    return sorted(block_weight(pieces, block) for block in blocks)
+    return sorted(pieces.weight(block.pieces) for block in blocks)
 
 
 def test_long_streams_are_split_evenly() -> None:
@@ -203,7 +207,7 @@ def test_copies_are_split_by_the_steps_that_they_take() -> None:
     pieces = split_chunks(program, limits)
     assign_channels(pieces, limits)
     found = [block for block in form_blocks(pieces, 0, 4, limits) if max(block.send, block.receive) < 0]
-    assert sorted(block_weight(pieces, block) for block in found) == [60, 60]
+    assert sorted(pieces.weight(block.pieces) for block in found) == [60, 60]
 
 
 def test_blocks_are_paired_no_more_than_they_must_be_and_evenly() -> None:
@@ -228,7 +232,7 @@ def test_blocks_are_paired_no_more_than_they_must_be_and_evenly() -> None:
         assign_channels(pieces, limits)
         blocks = form_blocks(pieces, 0, 5, Limits(steps=64, thread_blocks=8, channels=4))
         paired = pair_blocks(pieces, blocks, limits)
-        assert sorted(block_weight(pieces, block) for block in paired) == expected
+        assert sorted(pieces.weight(block.pieces) for block in paired) == expected
         assert sorted(piece for block in paired for piece in block.pieces) == list(pieces.rank_pieces[0])
 
 
@@ -252,15 +256,15 @@ def test_parts_wait_for_the_parts_that_they_share_chunks_with() -> None:
             count=3 * program.count,
         )
         pieces = split_chunks(finer, Limits(steps=64, thread_blocks=64, channels=64, chunks=2))
-        places = [range(low, low + count) for low, count in zip(pieces.first, pieces.count, strict=True)]
-        for piece, operation in enumerate(pieces.operation):
+        places = [range(one.first, one.first + one.count) for one in pieces.rows]
+        for piece, row in enumerate(pieces.rows):
             wanted = []
-            for wait in finer.waits_of(operation).tolist():
-                own = [other for other, number in enumerate(pieces.operation) if number == wait]
+            for wait in finer.waits_of(row.operation).tolist():
+                own = [other for other, one in enumerate(pieces.rows) if one.operation == wait]
                 sharing = [other for other in own if set(places[other]) & set(places[piece])]
                 n_partial += 0 < len(sharing) < len(own)
                 wanted += sharing or own
-            assert pieces.waits[piece] == wanted
+            assert row.waits == wanted
     assert n_partial > 100
 
 

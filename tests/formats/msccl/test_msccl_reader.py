@@ -101,7 +101,7 @@ def test_a_value_at_its_limit_is_read(old: str, new: str) -> None:
         ('maxBytes="4"', f'maxBytes="{2**62 + 1}"', "maxBytes='4611686018427387905': expected an integer"),
         ('inplace="0"', 'inplace="2"', "inplace='2': expected an integer from 0 to 1"),
         ('outofplace="1"', 'outofplace="2"', "outofplace='2': expected an integer from 0 to 1"),
-        ('outofplace="1"', 'outofplace="0"', "serves neither in-place nor out-of-place calls"),
+        ('outofplace="1"', 'outofplace="0"', "supports neither in-place nor out-of-place calls"),
         ('ngpus="3"', 'ngpus="0"', "ngpus='0': expected an integer from 1 to 4096"),
         ('ngpus="3"', 'ngpus="4097"', "ngpus='4097': expected an integer from 1 to 4096"),
         ('ngpus="3"', 'ngpus="2"', "1: <algo> holds 3 gpus, expected ngpus=2"),

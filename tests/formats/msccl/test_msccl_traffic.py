@@ -63,7 +63,7 @@ def test_steps_are_messages_in_their_order() -> None:
     [
         (
             [(0, 1, 1, ["r 0 0 1", "s 0 0 1"]), (1, 0, 0, ["r 0 0 1", "s 0 0 1"])],
-            "a: its steps wait for each other in a circle",
+            "a: its steps wait for each other in a cycle",
         ),
         (
             [(0, 1, -1, ["s 0 0 3"]), (1, -1, 0, ["r 0 0 3"])],

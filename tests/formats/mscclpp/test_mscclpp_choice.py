@@ -47,16 +47,16 @@ def test_plans_are_taken_from_their_first_size_to_the_last() -> None:
     """Of 100 to 1000 bytes those of 32 to 128, 160, 544, 960 and 992; not 96 and 1024."""
     assert found([text("a")], [row("a")]) == []
     for first, sizes in ((128, []), (129, [128]), (161, [128, 160])):
-        wanted = [f"a: not taken for {size} bytes, but none" for size in sizes]
+        wanted = [f"a: not chosen for {size} bytes, but none" for size in sizes]
         assert found([text("a")], [row("a", first)]) == wanted
     for last, sizes in ((992, []), (991, [992]), (959, [960, 992])):
-        wanted = [f"a: not taken for {size} bytes, but none" for size in sizes]
+        wanted = [f"a: not chosen for {size} bytes, but none" for size in sizes]
         assert found([text("a")], [row("a", 100, last)]) == wanted
     split = [row("a", 100, 543), row("a", 545)]
-    assert found([text("a")], split) == ["a: not taken for 544 bytes, but none"]
-    assert found([text("a")], [row("a", 96)]) == ["a: taken for 96 bytes, which is outside its range"]
+    assert found([text("a")], split) == ["a: not chosen for 544 bytes, but none"]
+    assert found([text("a")], [row("a", 96)]) == ["a: chosen for 96 bytes, which is outside its range"]
     assert found([text("a")], [row("a", 100, 1024)]) == [
-        "a: taken for 1024 bytes, which is outside its range"
+        "a: chosen for 1024 bytes, which is outside its range"
     ]
 
 
@@ -64,20 +64,20 @@ def test_a_range_without_end_goes_as_far_as_offsets_do() -> None:
     endless = text("a", 0, None)
     for first in (0, 1):
         assert found([endless], [row("a", first, 2**32 - 1)]) == []
-    assert found([endless], [row("a", 1, 2**32 - 33)]) == ["a: not taken for 4294967264 bytes, but none"]
+    assert found([endless], [row("a", 1, 2**32 - 33)]) == ["a: not chosen for 4294967264 bytes, but none"]
     assert found([endless], [row("a", 1, 2**33)]) == [
-        "a: taken for 4294967296 bytes, which it does not serve"
+        "a: chosen for 4294967296 bytes, which it does not support"
     ]
-    assert found([endless], [row("a", 33, 2**32 - 1)]) == ["a: not taken for 32 bytes, but none"]
+    assert found([endless], [row("a", 33, 2**32 - 1)]) == ["a: not chosen for 32 bytes, but none"]
     assert found([replace(endless, max_bytes=31)], []) == []
 
 
 def test_the_first_row_that_fits_is_taken() -> None:
     both = [text("a", name="a"), text("b", 100, 200, name="b")]
     rows = [row("a", name="a"), row("b", 100, 200, name="b")]
-    assert found(both, rows) == [f"b: not taken for {size} bytes, but a" for size in (128, 160, 192)]
+    assert found(both, rows) == [f"b: not chosen for {size} bytes, but a" for size in (128, 160, 192)]
     assert found([both[0], replace(both[1], fills_in=True)], rows) == []
-    other = [f"a: not taken for {size} bytes, but b" for size in (128, 160)]
+    other = [f"a: not chosen for {size} bytes, but b" for size in (128, 160)]
     assert found(both, rows[::-1]) == other
     for key, value in (
         ("collective", "broadcast"),
@@ -107,7 +107,7 @@ def test_what_is_taken_is_served(other: dict[str, Any]) -> None:
     meant = text("b", 100, 130, name="b")
     wrong = text("a", 100, 130, **other)
     rows = [row("a", 128, 128)]
-    assert "a: taken for 128 bytes, which it does not serve" in found([wrong, meant], rows)
+    assert "a: chosen for 128 bytes, which it does not support" in found([wrong, meant], rows)
     assert found([text("a", 100, 130), replace(meant, fills_in=True)], rows) == []
 
 
@@ -133,12 +133,12 @@ def test_parts_of_gathers_are_divided_by_their_own_chunks(
     one = text("a", 192, 192, collective=kind, gpus=gpus)
     other = text("b", 192, 192, collective=kind, gpus=least, name="b")
     faults = found([one, replace(other, fills_in=True)], [row("a", 192, 192, collective=kind)])
-    assert ("a: taken for 192 bytes, which it does not serve" in faults) is not is_served
+    assert ("a: chosen for 192 bytes, which it does not support" in faults) is not is_served
 
 
 def test_tables_and_folders_agree() -> None:
     assert found([text("a")], [row("a"), row("c", name="c")]) == [
-        "c: the selector knows it, the folder does not"
+        "c: in the selector's table, but not in the folder"
     ]
     twice = [text("a"), text("b", 2000, 3000)]
     assert found(twice, [row("a"), row("b", 2000, 3000)]) == ["two plans are named x"]
@@ -146,5 +146,5 @@ def test_tables_and_folders_agree() -> None:
     assert found([text("a", collective="reduce")], []) == []
     with pytest.raises(FormatError, match=r"treadle_set\.py: expected the table PLANS"):
         check_selection([text("a")], {"treadle_set.py": b"ROWS = []\n"}, None)
-    with pytest.raises(FormatError, match="a: no JSON: "):
+    with pytest.raises(FormatError, match="a: not valid JSON: "):
         found([replace(text("a"), data=b"{")], [])

@@ -327,7 +327,7 @@ def test_the_copy_of_a_shard_ties_no_trees_together() -> None:
     ("options", "message"),
     [
         ({"name": "a b"}, "name 'a b'"),
-        ({"min_bytes": 9, "max_bytes": 8}, "no range"),
+        ({"min_bytes": 9, "max_bytes": 8}, "not a range"),
         ({"pipeline_bytes": 24}, "multiple of 16"),
         ({"domains": [0]}, "1 domains, expected one for each of 3 ranks"),
     ],
@@ -351,8 +351,14 @@ def test_bad_arguments(options: dict[str, Any], message: str) -> None:
         (lambda plan: plan["gpus"][0].update(scratch_chunks=10**9), "scratch_chunks=1000000000"),
         (lambda plan: plan["gpus"][0]["channels"][0].update(connected_to=[0]), "names the gpu itself"),
         (lambda plan: plan["gpus"][0]["channels"][0].update(connected_to=[7]), "integers from 0 to 2"),
-        (lambda plan: plan["gpus"][0]["threadblocks"][0].update(ops=[{"name": "xpkt"}]), "no operation"),
-        (lambda plan: plan["gpus"][0]["threadblocks"][0].update(ops=[{"name": "jump"}]), "no operation"),
+        (
+            lambda plan: plan["gpus"][0]["threadblocks"][0].update(ops=[{"name": "xpkt"}]),
+            "not a supported operation",
+        ),
+        (
+            lambda plan: plan["gpus"][0]["threadblocks"][0].update(ops=[{"name": "jump"}]),
+            "not a supported operation",
+        ),
         (lambda plan: plan["gpus"][0]["threadblocks"][0].update(ops=[7]), "expected an object"),
         (lambda plan: plan["gpus"][0]["threadblocks"][0]["ops"][0].update(channel_ids=[True]), "channel_ids"),
     ],
@@ -385,7 +391,7 @@ def test_deadlock_and_left_over_signals_are_named() -> None:
         return " ".join(interpret_mscclpp_json(json.dumps(plan)).violations)
 
     assert "waits for ever" in violations("rlxwait")
-    assert "nobody waits for" in violations("rlxsignal")
+    assert "that no block waits for" in violations("rlxsignal")
 
 
 def test_a_wait_for_more_signals_than_come_never_ends() -> None:

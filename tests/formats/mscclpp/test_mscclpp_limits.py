@@ -104,31 +104,31 @@ def test_chunks_have_sixteen_bytes_and_calls_four_gigabytes(
     [
         (
             {"max_bytes": 79},
-            "no size is served: 5 chunks of 16 bytes need 80, the plan is for 0 to 79; " + REMEDY,
+            "no size is supported: 5 chunks of 16 bytes need 80, the plan is for 0 to 79; " + REMEDY,
         ),
         (
             {"min_bytes": 2**32},
-            "no size is served: 5 chunks of 16 bytes need 80, the plan is for 4294967296 to 4294967295; "
+            "no size is supported: 5 chunks of 16 bytes need 80, the plan is for 4294967296 to 4294967295; "
             + REMEDY,
         ),
-        ({"name": "a b"}, "name 'a b': expected letters, digits and _.- only"),
-        ({"name": ""}, "name '': expected letters, digits and _.- only"),
-        ({"name": "a" * 101}, f"name '{'a' * 101}': expected letters, digits and _.- only"),
-        ({"min_bytes": 9, "max_bytes": 8}, "sizes 9 to 8 bytes are no range"),
-        ({"min_bytes": -1}, "sizes -1 to 0 bytes are no range"),
-        ({"max_bytes": -1}, "sizes 0 to -1 bytes are no range"),
+        ({"name": "a b"}, "name 'a b': expected only A-Z, a-z, 0-9 and _.-"),
+        ({"name": ""}, "name '': expected only A-Z, a-z, 0-9 and _.-"),
+        ({"name": "a" * 101}, f"name '{'a' * 101}': expected only A-Z, a-z, 0-9 and _.-"),
+        ({"min_bytes": 9, "max_bytes": 8}, "sizes 9 to 8 bytes are not a range"),
+        ({"min_bytes": -1}, "sizes -1 to 0 bytes are not a range"),
+        ({"max_bytes": -1}, "sizes 0 to -1 bytes are not a range"),
         ({"pipeline_bytes": 24}, "slices of 24 bytes: expected a multiple of 16"),
         ({"pipeline_bytes": -16}, "slices of -16 bytes: expected a multiple of 16"),
         ({"domains": [0] * 4}, "4 domains, expected one for each of 5 ranks"),
         ({"protocol": "LL" * 21}, f"protocol '{'LL' * 20}': expected Simple or LL"),
         (
             {"protocol": "LL"},
-            "LL sends twice the data and stages all of it, so it is for small calls: say --max-size, such as "
+            "LL sends twice the data and stages all of it, so it is for small calls; use --max-size, e.g. "
             "256K",
         ),
         (
             {"protocol": "LL", "max_bytes": 2**20, "pipeline_bytes": 16},
-            "LL packets flow as they are: leave --pipeline out",
+            "LL packets need no pipeline; omit --pipeline",
         ),
         (
             {"protocol": "LL", "max_bytes": 2**20, "domains": [0, 0, 0, 1, 1]},
@@ -173,7 +173,7 @@ def test_what_asks_a_switch_names_none_of_a_fabrics(kind: CollectiveKind, name: 
         traffic(text.encode(), Terms(source="a.json"))
     source, where, said = str(caught.value).split(": ")
     assert (source, where.split()[0]) == ("a.json", "gpu")
-    assert said == f"{name} asks a switch, and the plan does not say which of the fabric's"
+    assert said == f"{name} is an in-network operation, and the plan does not name its switch"
 
 
 def test_a_plan_is_played_only_if_its_shape_is_right() -> None:
@@ -243,7 +243,7 @@ def test_what_nobody_sends_is_not_received() -> None:
     program = program_from_operations(
         CollectiveKind.BROADCAST, [[], [receive]], n_chunks=1, shard_offset=[0, 1, 1], root=0
     )
-    with pytest.raises(ScheduleError, match=r"^MSCCL\+\+: operation 0 receives what nobody sends$"):
+    with pytest.raises(ScheduleError, match=r"^MSCCL\+\+: operation 0 receives what no rank sends$"):
         list_operations(program)
 
 

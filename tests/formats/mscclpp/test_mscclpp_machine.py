@@ -10,7 +10,7 @@ import pytest
 
 from treadle.errors import FormatError
 from treadle.formats.mscclpp import interpreter_machine
-from treadle.formats.mscclpp.interpreter import _shapes
+from treadle.formats.mscclpp.interpreter import _shape_faults
 from treadle.formats.mscclpp.interpreter_blocks import BlockAtWork, News, merge
 from treadle.formats.mscclpp.interpreter_machine import Machine, _sum
 from treadle.formats.mscclpp.interpreter_packets import _ends
@@ -103,7 +103,10 @@ COPY, PUT = gathering(0)[3:5]
         (changed(3), ["gpu 0: 1 output chunks wrong, first 0"]),
         (changed(4), ["gpu 1: 1 output chunks wrong, first 0"]),
         (changed(6), ["wait: wait waits for ever"]),
-        (changed(6, *[op("signal", MEMORY)] * 3), ["gpu 1: 2 signals on memory channel 0 nobody waits for"]),
+        (
+            changed(6, *[op("signal", MEMORY)] * 3),
+            ["gpu 1: 2 signals on memory channel 0 that no block waits for"],
+        ),
         (changed(7, *[op("wait", MEMORY)] * 2), ["wait: wait waits for ever"]),
         (changed(7, op("wait", MEMORY, MEMORY)), ["wait: wait waits for ever"]),
         (
@@ -423,9 +426,9 @@ def test_what_blocks_hear_they_know_when_lined_up() -> None:
 )
 def test_buffers_fit_the_collective(kind: str, sizes: list[tuple[int, int]], found: list[str]) -> None:
     plan = plan_of(kind, [(*one, 0) for one in sizes], [[]] * 3)
-    assert _shapes(plan) == found
+    assert _shape_faults(plan) == found
     plan.peers[0]["port"] += [2, 2]
-    assert _shapes(plan)[len(found) :] == [
+    assert _shape_faults(plan)[len(found) :] == [
         "port channels 0-2: 3 at one end, 1 at the other",
         "port channels 2-0: 1 at one end, 3 at the other",
     ]

@@ -191,7 +191,7 @@ def group(*ranks: int, size: int | None = None) -> list[dict[str, Any]]:
         ("op 2 iter_context unit_size", 2**31 + 16, "=2147483664: expected an integer from 16 to 2147483648"),
         ("op 2 iter_context num_chunks", 0, "num_chunks=0"),
         ("op 2 iter_context num_chunks", 4_000_001, "num_chunks=4000001"),
-        ("op 2 ops +", {"name": "pipeline"}, "op 2.2: 'pipeline' is no operation here"),
+        ("op 2 ops +", {"name": "pipeline"}, "op 2.2: 'pipeline' is not a supported operation"),
         ("op 3 barrier_id", -1, "op 3: barrier_id=-1: expected an integer"),
         ("op 3 num_threadblocks", 1025, "num_threadblocks=1025: expected an integer from 0 to 1024"),
         ("op 4 semaphore_ids", [2], "op 4: semaphore_ids: expected integers from 0 to 1"),

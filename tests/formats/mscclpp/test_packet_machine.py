@@ -10,7 +10,7 @@ import pytest
 
 from samples.readers.mscclpp_plans import gpu
 from treadle.errors import FormatError
-from treadle.formats.mscclpp.interpreter import PlanInterpretation, interpret_mscclpp_json
+from treadle.formats.mscclpp.interpreter import interpret_mscclpp_json
 from treadle.formats.mscclpp.interpreter_blocks import BlockAtWork, News
 from treadle.formats.mscclpp.interpreter_machine import Machine
 from treadle.formats.mscclpp.interpreter_packets import PacketMachine
@@ -57,7 +57,7 @@ def summing(rank: int, *extra: MscclppOperation, greets: bool = True) -> Ops:
     return [*greeting, put, add, *extra]
 
 
-AGAIN = "ppkt: gpu {} may still read packets of the launch before, which these go over"
+AGAIN = "ppkt: gpu {} may still read packets of the last launch, which these overwrite"
 OVER = "gpu 0: packets of chunk 0 lie where other data do"
 
 
@@ -69,7 +69,7 @@ OVER = "gpu 0: packets of chunk 0 lie where other data do"
         ([[op("rlxsignal"), op("rlxwait"), *summing(0, greets=False)], summing(1)], [AGAIN.format(1)]),
         (
             [summing(0)[:-1], summing(1)],
-            ["ppkt: nobody reads the packets of chunk 0 of gpu 0", "gpu 0: 1 output chunks wrong, first 0"],
+            ["ppkt: no block reads the packets of chunk 0 of gpu 0", "gpu 0: 1 output chunks wrong, first 0"],
         ),
         ([summing(0, summing(0)[3]), summing(1)], ["ppkt: packets of chunk 0 of gpu 1 a second time"]),
         ([summing(0, op("copy", [own(0, "i")], own(0, "s", 1))), summing(1)], [OVER]),
@@ -116,7 +116,7 @@ def test_several_packets_of_one_operation() -> None:
         f"gpu {rank}: 1 output chunks wrong, first 0" for rank in (0, 1)
     ]
     assert (
-        faults("allreduce", [first[:-1], second])[0] == "ppkt: nobody reads the packets of chunk 2 of gpu 0"
+        faults("allreduce", [first[:-1], second])[0] == "ppkt: no block reads the packets of chunk 2 of gpu 0"
     )
     wide = [*second[:5], op("ppkt", [own(1, "s", 6, 2)], far(0, "s", 2, 2)), second[6]]
     assert faults("allreduce", [first, wide])[0] == "ppkt: reads chunk 7 of gpu 1 undefined"
@@ -135,7 +135,7 @@ def ring(*, informed: bool) -> list[str]:
 
 def test_packets_bring_word_of_who_is_there() -> None:
     """Rank 1 hears of rank 0 alone; rank 0 of rank 1 if rank 2 has passed it on."""
-    late = "{}: two launches on, gpu {} may still read packets that these go over"
+    late = "{}: two launches on, gpu {} may still read packets that these overwrite"
     assert ring(informed=True) == [late.format("rppkt", 2)]
     # without the nop it is the same thread that stores and sends
     assert ring(informed=False) == [late.format("rppkt", 2)]
@@ -215,7 +215,7 @@ def test_texts_are_judged_with_their_root() -> None:
     head = {"name": "n", "collective": "broadcast", "inplace": False, "protocol": "Simple"}
     text = json.dumps({**head, "gpus": [gpu(rank, (1, 1, 0)) for rank in range(2)]})
     found = interpret_mscclpp_json(text)
-    assert (found.collective, found.n_ranks, found.n_operations, found.n_thread_blocks) == (
+    assert (found.collective, found.n_ranks, *(count for _, count in found.counts)) == (
         "broadcast",
         2,
         0,
@@ -237,7 +237,7 @@ def test_texts_are_judged_with_their_root() -> None:
     block = {"id": 0, "channels": [], "ops": [copy]}
     lone = {**head, "gpus": [gpu(0, (1, 1, 0), threadblocks=[block])]}
     found = interpret_mscclpp_json(json.dumps(lone))
-    assert (found.n_operations, found.n_thread_blocks, found.violations) == (1, 1, ())
+    assert ([count for _, count in found.counts], found.violations) == ([1, 1], ())
     in_place = interpret_mscclpp_json(json.dumps({**head, "inplace": True, "gpus": [gpu(0, (1, 1, 0))]}))
     assert in_place.violations == ()
     both = interpret_mscclpp_json(
@@ -362,9 +362,8 @@ DOUBLE = {"use_double_scratch_buffer": True, "max_message_size": 2**20}
 
 def test_a_store_comes_after_the_reads_that_its_packet_came_from() -> None:
     """The chunk that is stored was sent first: its sum cannot come before, element by element."""
-    assert interpret_mscclpp_json(
-        text_of("allreduce", (2, 2, 2), [[in_place(0)], [in_place(1)]], **DOUBLE)
-    ) == (PlanInterpretation("allreduce", 2, 6, 2, ()))
+    whole = interpret_mscclpp_json(text_of("allreduce", (2, 2, 2), [[in_place(0)], [in_place(1)]], **DOUBLE))
+    assert ([count for _, count in whole.counts], whole.violations, whole.notes) == ([6, 2], (), ())
     # each operation in a block of its own: the same
     spread = [[[one] for one in in_place(rank)] for rank in (0, 1)]
     assert interpret_mscclpp_json(text_of("allreduce", (2, 2, 2), spread, **DOUBLE)).violations == ()
@@ -424,7 +423,7 @@ def through_port(rank: int, *, nop: bool = True, sent: str = "ppkt") -> list[Tex
         ({}, DOUBLE, ""),
         ({"nop": False}, DOUBLE, "a proxy sends packets of chunk 0 of gpu 0 that may not be written"),
         ({"nop": False, "sent": "rppkt"}, DOUBLE, ""),  # it waits for each packet
-        ({}, {"max_message_size": 2**20}, "may still read packets of the launch before"),
+        ({}, {"max_message_size": 2**20}, "may still read packets of the last launch"),
     ],
 )
 def test_proxies_send_packets(options: dict[str, Any], more: dict[str, object], words: str) -> None:

@@ -105,9 +105,9 @@ def test_the_command_s_options_and_what_cannot_be() -> None:
     )
     for fabric, options, message in (
         ("complete:3", {"protocol": "LL128", "max_size_bytes": 2**18}, "mscclpp-json has Simple, LL"),
-        ("complete:3", {"protocol": "LL"}, "say --max-size"),
+        ("complete:3", {"protocol": "LL"}, "use --max-size"),
         ("complete:3", {"protocol": "LL", "max_size_bytes": 2**32 - 1}, "within 32 bits"),
-        ("complete:3", {"protocol": "LL", "max_size_bytes": 2**18, "pipeline_bytes": 64}, "--pipeline out"),
+        ("complete:3", {"protocol": "LL", "max_size_bytes": 2**18, "pipeline_bytes": 64}, "omit --pipeline"),
         ("dgx_a100:2,2", {"protocol": "LL", "max_size_bytes": 2**18}, "ranks 0 and 2 are in two"),
     ):
         with pytest.raises((ScheduleError, InfeasibleError, FormatError), match=message):
@@ -170,10 +170,10 @@ def unequal(plan: Text) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (without("upkt"), "nobody reads the packets"),
+        (without("upkt"), "no block reads the packets"),
         (second, "a second time"),
         (shifted_scratch, "lie where other data do"),
-        (without("rlxsignal", "rlxwait"), "may still read packets of the launch before"),
+        (without("rlxsignal", "rlxwait"), "may still read packets of the last launch"),
         (without("ppkt"), "waits for ever"),
         (unequal, "does not take these"),
         (lambda plan: plan.update(max_message_size=2**33), "offsets of 32 bits"),

@@ -49,9 +49,9 @@ def test_without_a_plan_a_graph_is_only_parsed() -> None:
     assert found.summary == "parsed back; nothing executed"
     found = interpret(written(ring_plan("dgx_a100(2)")), Terms())
     assert (found.counts, found.n_ranks) == ((("channel", 8), ("file", 2)), 16)
-    with pytest.raises(FormatError, match=r"^NCCL graph: not well-formed"):
+    with pytest.raises(FormatError, match=r"^NCCL graph:1: not well-formed"):
         interpret([b"<graphs"], Terms())
-    with pytest.raises(FormatError, match=r"^box1\.xml: not well-formed"):
+    with pytest.raises(FormatError, match=r"^box1\.xml:1: not well-formed"):
         interpret([b"<graphs"], Terms(source="box1.xml"))
 
 

@@ -37,7 +37,7 @@ def test_channels_keep_their_order_and_cards() -> None:
     ("text", "message"),
     [
         ("<graphs", "not well-formed ("),
-        ("<!DOCTYPE a><graphs/>", "expected at most 1048576 characters and no DTD or entity"),
+        ("<!DOCTYPE a><graphs/>", "a DTD, entity or CDATA section is not accepted"),
         ("<graphs/>", "expected <graphs> with one <graph id=0 pattern=4>"),
         (graph(("0", "")).replace("graphs", "graph_s"), "expected <graphs> with one"),
         (graph(("0", "")).replace('pattern="4"', 'pattern="5"'), "expected <graphs> with one"),
@@ -61,7 +61,7 @@ def test_channels_keep_their_order_and_cards() -> None:
 def test_one_fault_is_refused_in_one_line(text: str, message: str) -> None:
     with pytest.raises(FormatError) as caught:
         parse_nccl_graph(text, source="file")
-    assert str(caught.value).startswith(f"file: {message}")
+    assert str(caught.value).removeprefix("file:1:").removeprefix("file:").lstrip().startswith(message)
     assert "\n" not in str(caught.value)
 
 
@@ -70,7 +70,7 @@ def test_files_at_their_limits_are_read() -> None:
     assert len(parse_nccl_graph(graph(*[("0", "")] * 32)).channels) == 32
     text = graph(("0", ""))
     assert parse_nccl_graph(text + " " * (2**20 - len(text))).channels == ((0,),)
-    with pytest.raises(FormatError, match="expected at most 1048576 characters"):
+    with pytest.raises(FormatError, match="characters, expected at most 1048576"):
         parse_nccl_graph(text + " " * (2**20 + 1 - len(text)))
 
 

@@ -99,14 +99,18 @@ MALFORMED = [
     ("csv", "HEAD0,1,a,b,0,0,0,1,1,0,0,,,1\n", "flow: '': expected an integer"),
     ("xml", "<a/>", "expected <routes>"),
     ("xml", "<routes", "not well-formed"),
-    ("xml", '<!DOCTYPE x><routes version="1"/>', "no DTD"),
+    ("xml", '<!DOCTYPE x><routes version="1"/>', "a DTD"),
     (
         "xml",
         '<routes version="1" ranks="0" chunks="1" layers="1"><hop/></routes>',
-        "expected <rank> or <pair>",
+        "<hop> found, expected <rank> or <pair>",
     ),
-    ("xml", '<routes version="1" ranks="2" chunks="1" layers="1"/>', "holds 0 ranks"),
-    ("xml", '<routes version="1" ranks="0" chunks="1"/>', "layers: '': expected an integer"),
+    (
+        "xml",
+        '<routes version="1" ranks="2" chunks="1" layers="1"/>',
+        "ranks='2': expected an integer from 0 to 0",
+    ),
+    ("xml", '<routes version="1" ranks="0" chunks="1"/>', "lacks the attribute layers"),
 ]
 
 
@@ -117,7 +121,7 @@ def test_malformed_files_are_refused_in_one_line(form: str, content: str, words:
         JUDGES[form]([content.encode()], Terms(source="mine"))
     assert str(caught.value).startswith("mine:")
     assert "\n" not in str(caught.value)
-    with pytest.raises(FormatError, match="byte 0 is no UTF-8"):
+    with pytest.raises(FormatError, match="byte 0 is not valid UTF-8"):
         JUDGES[form]([b"\xff"], NO_PLAN)
 
 

@@ -154,7 +154,7 @@ def test_chunks_tell_the_collective(chunks: list[Json], kind: str, root: int) ->
     ],
 )
 def test_other_chunks_are_no_collective(chunks: list[Json]) -> None:
-    with pytest.raises(FormatError, match="its chunks begin and end as in no collective that is known here"):
+    with pytest.raises(FormatError, match="the chunks begin and end as in no supported collective"):
         parse_taccl_json(json.dumps(taccl("x", 3, chunks, [])), "file")
 
 

@@ -90,7 +90,7 @@ def test_wrong_ones_are_found(sample: Json, words: str) -> None:
     ("data", "words"),
     [
         (b"[]", "expected an object"),
-        (b"\xff", "no UTF-8"),
+        (b"\xff", "not valid UTF-8"),
         (as_bytes({"1-Epoch_Duration": 1}), "lacks its flows"),
         (as_bytes({**GATHER, "7-Flows": {}}), "expected a list"),
         (as_bytes(flow("Chunk 0 from 1 went over 1->2")), "expected 'Chunk C from S"),
@@ -110,7 +110,7 @@ def test_wrong_ones_are_found(sample: Json, words: str) -> None:
         ),
         (
             as_bytes({**GATHER, "8-Chunk paths": dict(list(GATHER["8-Chunk paths"].items())[1:])}),
-            "no allgather",
+            "not those of an allgather",
         ),
     ],
 )

@@ -81,7 +81,7 @@ def test_every_part_of_an_allgather_is_read() -> None:
     assert read[keys.index(key)] == TecclDemand(0, 5, 3, ())
     for changed in (keys[1:], [*keys, demand(3, 7, 5)]):
         sample["8-Chunk paths"] = {one: [] for one in changed}
-        with pytest.raises(FormatError, match="its demands are those of no allgather"):
+        with pytest.raises(FormatError, match="its demands are not those of an allgather"):
             parsed(sample)
 
 

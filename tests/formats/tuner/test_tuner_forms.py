@@ -18,7 +18,7 @@ Boxes = tuple[tuple[int, ...], ...]
 ONE: Boxes = ((0, 1, 2, 3),)
 TWO: Boxes = ((0, 1), (2, 3))
 CHAIN, STAR, FORK = (-1, 0, 1, 2), (-1, 0, 0, 0), (-1, 0, 0, 1)
-BRANCH = "its trees are no chains in boxes joined by binary trees"
+BRANCH = "its trees are not chains in boxes joined by binary trees"
 TWICE = "its rings pass some box twice, and NCCL's pass each once"
 
 
@@ -49,7 +49,7 @@ def entry(kind: CollectiveKind, name: str, parents: tuple[int, ...]) -> PlanEntr
         ("broadcast", "ring", CHAIN, ((0, 2), (1,), (3,)), TWICE, None),
         ("broadcast", "ring", FORK, ONE, "its trees branch", None),
         ("reduce", "ring", CHAIN, ((0,), (1,), (2,), (3,)), "ring", "ring"),
-        ("allreduce", "bfb", CHAIN, ONE, "bfb is no algorithm of NCCL's", "ring"),
+        ("allreduce", "bfb", CHAIN, ONE, "bfb is not an algorithm of NCCL's", "ring"),
         ("allgather", "double-binary-tree", FORK, ONE, "NCCL has no tree for allgather", None),
         ("allreduce", "double-binary-tree", FORK, ONE, "tree", "tree"),
         # stars are what NVLS does, and three children of a rank no binary tree

@@ -43,9 +43,9 @@ def test_every_field_is_read() -> None:
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ("reduce,3,2,pat,ll,1,1,1", "file:2: serves no call"),
-        ("reduce,3,3,pat,ll,1,0,1", "file:2: serves no call"),
-        ("reduce,3,3,pat,ll,1,1,0", "file:2: serves no call"),
+        ("reduce,3,2,pat,ll,1,1,1", "file:2: the row matches no call"),
+        ("reduce,3,3,pat,ll,1,0,1", "file:2: the row matches no call"),
+        ("reduce,3,3,pat,ll,1,1,0", "file:2: the row matches no call"),
         (f"reduce,3,{MOST + 1},pat,ll,1,1,1", f"'{MOST + 1}': expected 0 to {MOST}"),
         ("reduce,3,3,pat,ll,-2,1,1", "'-2': expected -1 to 2147483647"),
         ("reduce,3,3,pat,ll,1,1,2147483648", "'2147483648': expected -1 to 2147483647"),

@@ -18,7 +18,7 @@ from treadle.synthesis.trees.baselines.boxes import find_boxes
 TWO_BOXES = ("dgx_a100:2", "allreduce", ("one-shot", "double-binary-tree", "ring"), (8192, 2**20))
 
 
-LEFT_OUT = "sizes 0 to 8191: left out, NCCL chooses: one-shot is no algorithm of NCCL's"
+LEFT_OUT = "sizes 0 to 8191: left out, NCCL chooses: one-shot is not an algorithm of NCCL's"
 SIMPLE = (
     "written with the protocol Simple, as the plan names none; NCCL itself takes LL or LL128 for small ones "
     "(--protocol)"
@@ -129,7 +129,7 @@ def test_plans_without_any_of_nccls_own_are_refused() -> None:
     for plan, words in (
         (
             plan_set("dgx_a100:2", "allreduce", ("one-shot", "halving-doubling"), (4096,)),
-            "no range is served",
+            "no range of the plan uses",
         ),
         (plan_set("dgx_a100:1", "broadcast", ("double-binary-tree",), ()), "NCCL has no tree for broadcast"),
         (plan_set("torus:3,3", "alltoall", ("routes",), ()), "none to choose"),
@@ -179,8 +179,8 @@ def test_the_judge_finds_wrong_rows() -> None:
         ("allreduce,0,1,ring,Simple,1,1,1", "'Simple': expected ll"),
         ("allreduce,0,1,ring,ll,1,1", "7 fields, expected 8 to 10"),
         ("allreduce,0,1,ring,ll,1,1,1,1,1,1", "11 fields"),
-        ("allreduce,2,1,ring,ll,1,1,1", "serves no call"),
-        ("allreduce,0,1,ring,ll,0,1,1", "serves no call"),
+        ("allreduce,2,1,ring,ll,1,1,1", "the row matches no call"),
+        ("allreduce,0,1,ring,ll,0,1,1", "the row matches no call"),
         ("allreduce,-1,1,ring,ll,1,1,1", "'-1': expected 0 to"),
         ("allreduce,0,99999999999999999999,ring,ll,1,1,1", "expected 0 to"),
         ("allreduce,0,1,ring,ll,1e3,1,1", "'1e3': expected -1 to"),

@@ -285,7 +285,7 @@ def test_switches_asked_by_ranks_are_refused(tmp_path: Path) -> None:
     path.write_bytes(lowered.files[0][1])
     placed = route_file(path, "dgx_h100(1)")
     (violation,) = placed.report.violations
-    assert "asks a switch" in violation.message
+    assert "is an in-network operation" in violation.message
 
 
 def test_python_values_stand_beside_files() -> None:

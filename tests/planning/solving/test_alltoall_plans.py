@@ -89,7 +89,7 @@ def test_some_ranks_with_forwarders(tmp_path: Path) -> None:
     (row,) = planning.simulate(result.plan, [size]).rows
     assert result.plan.optimal_algbw is not None
     assert row.time >= Fraction(size) / result.plan.optimal_algbw
-    with pytest.raises(InfeasibleError, match="which is no rank; cpu-xml has no program for it"):
+    with pytest.raises(InfeasibleError, match="which is not a rank; cpu-xml has no program for it"):
         planning.lower(result.plan, to="cpu-xml")
     absent = planning.solve("torus:3,3", "alltoall", algorithm="tsmcf", ranks="0-5")
     assert absent.report.is_ok

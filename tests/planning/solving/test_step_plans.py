@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -136,7 +137,7 @@ def test_what_programs_cannot_express_is_infeasible(
     topology = samples.ring(3)
     ring = StepSchedule(CollectiveKind.ALLREDUCE, reduce=samples.ring_steps(3, Direction.REDUCE))
     whole = step_plan(topology, on_all_ranks(topology, CollectiveKind.ALLREDUCE), ring)
-    for plan, message in ((relayed_plan(), "is no rank"), (whole, "whole buffer")):
+    for plan, message in ((relayed_plan(), "is no(t a)? rank"), (whole, "whole buffer")):
         assert verify(plan).is_ok
         rooted = plan.collective.root is not None
         with pytest.raises(InfeasibleError, match=message):
@@ -145,7 +146,7 @@ def test_what_programs_cannot_express_is_infeasible(
         for command in (["lower", *["--accept-any-root"] * rooted], ["run", "--size", "1K"]):
             assert main([command[0], str(tmp_path / "plan"), *command[1:]]) == 3
             error = capsys.readouterr().err
-            assert message in error
+            assert re.search(message, error)
             assert error.count("\n") == 1
 
 

@@ -10,7 +10,7 @@ from treadle.errors import InfeasibleError
 
 def test_paths_through_forwarders_have_no_xml() -> None:
     plan = treadle.solve("path:3", "allgather", ranks="0,2", forward=True).plan
-    with pytest.raises(InfeasibleError, match="'n1', which is no rank"):
+    with pytest.raises(InfeasibleError, match="'n1', which is not a rank"):
         treadle.lower(plan)
 
 

@@ -50,8 +50,8 @@ def test_roots_that_runtimes_do_not_compare() -> None:
         "--accept-any-root is for broadcast and reduce; allgather has no root"
     )
     assert said(lambda: _check_root(record, rooted, accept_any_root=False)) == (
-        "msccl-xml: the runtime compares everything but the root, so the text of root 2 would be chosen for "
-        "a broadcast of any root and give wrong data; where all calls have that root, --accept-any-root"
+        "msccl-xml: the runtime compares everything but the root, so the file of root 2 would be chosen for "
+        "a broadcast of any root and give wrong data; if all calls have that root, use --accept-any-root"
     )
 
 
@@ -61,7 +61,7 @@ def test_nodes_that_forward_have_no_program(kind: str) -> None:
     words: Any = {} if kind == "alltoall" else {"algorithm": "forestcoll"}
     plan = solve("path:3", kind, ranks="0,2", forward=True, **words).plan
     assert said(lambda: lower(plan), InfeasibleError) == (
-        "the plan's paths pass compute node 'n1', which is no rank; msccl-xml has no program for it; "
+        "the plan's paths pass compute node 'n1', which is not a rank; msccl-xml has no program for it; "
         "solve without --forward"
     )
 
@@ -103,8 +103,8 @@ def two() -> Any:
 def test_one_text_is_for_one_range() -> None:
     plan = two()
     assert said(lambda: lower(plan)) == (
-        "the plan has 2 ranges of sizes, and a text of msccl-xml is for one; lower_set writes a folder with "
-        "a text for each, size_bytes (--size) takes the one of a size"
+        "the plan has 2 ranges of sizes, and a file of msccl-xml is for one; lower_set writes a folder with "
+        "a file for each, size_bytes (--size) selects the one of a size"
     )
     without = next(
         one
@@ -112,8 +112,8 @@ def test_one_text_is_for_one_range() -> None:
         if not one.holds_ranges and not one.deliver and one.name == "cpu-xml"
     )
     assert said(lambda: lower(plan, to=without.name)) == (
-        "the plan has 2 ranges of sizes, and a text of cpu-xml is for one; its runtimes choose by no size, "
-        "size_bytes (--size) takes the one of a size"
+        "the plan has 2 ranges of sizes, and a file of cpu-xml is for one; its runtimes cannot choose by "
+        "size, size_bytes (--size) selects the one of a size"
     )
     assert said(lambda: lower_set(plan, to="cpu-xml")) == (
         "cpu-xml: no runtime selects among several of these files by size; lower one (--size)"
@@ -163,7 +163,7 @@ def test_the_legacy_runtime_reads_few_texts() -> None:
     four = plan_set("ring:4", "allgather", names[:4], (2**12, 2**14, 2**16))
     assert len(lower_set(four, profile="legacy").files_by_range) == 4
     assert said(lambda: lower_set(many, profile="legacy"), InfeasibleError) == (
-        "5 texts, and the legacy runtime reads 4 in all; solve with --max-schedules 4, or fewer for several "
+        "5 files, and the legacy runtime reads 4 in all; solve with --max-schedules 4, or fewer for several "
         "collectives"
     )
     cut = with_protocols(four, (0, "LL"), (2**13, "Simple"))

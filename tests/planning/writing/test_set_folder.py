@@ -55,10 +55,10 @@ def test_what_would_mislead_is_refused_and_changes_nothing(tmp_path: Path) -> No
     file.touch()
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     for words, place, lowered in (
-        ("would serve the same calls; narrow one", folder, made(label="b", profile="legacy")),
+        ("are for the same calls; narrow one", folder, made(label="b", profile="legacy")),
         ("a runtime reads one kind", folder, made(REDUCE, label="b")),
-        ("5 texts, the legacy runtime reads 4", folder, three_more()),
-        ("holds 'mine.txt' and no set", foreign, made()),
+        ("5 files, the legacy runtime reads 4", folder, three_more()),
+        ("contains 'mine.txt' and no set", foreign, made()),
         ("is a file; name a folder", file, made()),
     ):
         with pytest.raises(FormatError, match=words):

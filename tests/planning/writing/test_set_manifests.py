@@ -160,7 +160,7 @@ def test_two_plans_may_not_serve_the_same_calls() -> None:
     with pytest.raises(FormatError) as caught:
         _check_apart([here, text(20, 30), text(9, plan="b", file="texts/b.xml")], folder)
     assert str(caught.value) == (
-        "sets: texts/a.xml and texts/b.xml would serve the same calls; narrow one (--min-size, --max-size) "
+        "sets: texts/a.xml and texts/b.xml are for the same calls; narrow one (--min-size, --max-size) "
         "or name another folder"
     )
 
@@ -190,7 +190,7 @@ def test_texts_of_other_plans_are_kept(tmp_path: Path) -> None:
     with pytest.raises(FormatError) as caught:
         _kept(tmp_path, lowered(text(plan="a"), dialect=""))
     assert str(caught.value) == (
-        f"{tmp_path}: holds texts of msccl-xml azure, found msccl-xml; a runtime reads one kind: name "
+        f"{tmp_path}: contains files of msccl-xml azure, found msccl-xml; a runtime reads one kind: name "
         "another folder"
     )
     only = tmp_path / "only"
@@ -204,7 +204,7 @@ def test_folders_that_hold_something_else(tmp_path: Path) -> None:
     assert not is_set_folder(tmp_path)
     with pytest.raises(FormatError) as caught:
         _kept(tmp_path, lowered(text()))
-    assert str(caught.value) == (f"{tmp_path}: holds 'a' and no set; name a folder of its own (-o texts/)")
+    assert str(caught.value) == (f"{tmp_path}: contains 'a' and no set; name a new folder (-o FOLDER/)")
     with pytest.raises(FormatError) as caught:
         _kept(tmp_path / "a", lowered(text()))
     assert str(caught.value) == f"{tmp_path / 'a'}: is a file; name a folder for a set"

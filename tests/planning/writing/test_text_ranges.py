@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -15,7 +14,6 @@ from treadle.errors import ScheduleError
 from treadle.formats.file_options import PROTOCOLS, FileOptions
 from treadle.lowering.lowered import Lowered
 from treadle.lowering.ranges import (
-    FileRange,
     _by_protocol,
     file_ranges,
     format_range,
@@ -45,8 +43,6 @@ MSCCL, TUNER = find_format("msccl-xml"), find_format("nccl-tuner")
 )
 def test_sizes_in_words(first: int, last: int | None, words: str) -> None:
     assert format_range(first, last) == words
-    entry: Any = SimpleNamespace(min_bytes=first, max_bytes=last)
-    assert FileRange(entry).summary == words
 
 
 def entry(first: int, last: int | None, *cuts: tuple[int, str]) -> PlanEntry:
@@ -137,15 +133,15 @@ def test_the_throughput_of_a_narrowed_plan_is_that_of_its_last_schedule() -> Non
         ),
         (
             {"max_size_bytes": 99},
-            "no schedule of the plan serves the sizes that were asked for; it serves from 100B to 9.76KB",
+            "the plan has no schedule for the given sizes; it supports from 100B to 9.76KB",
         ),
         (
             {"min_size_bytes": 10_000},
-            "no schedule of the plan serves the sizes that were asked for; it serves from 100B to 9.76KB",
+            "the plan has no schedule for the given sizes; it supports from 100B to 9.76KB",
         ),
         (
             {"size_bytes": 99},
-            "no schedule of the plan serves the sizes that were asked for; it serves from 100B to 9.76KB",
+            "the plan has no schedule for the given sizes; it supports from 100B to 9.76KB",
         ),
     ],
 )
@@ -163,7 +159,10 @@ def test_how_many_texts_a_plan_asks_for() -> None:
     last = replace(plan.entries[2], pipelining=(Pipelining(0, 1, "LL"), Pipelining(6000, 1, "Simple")))
     cut = replace(plan, entries=(*plan.entries[:2], last))
     assert range_count(cut, to="msccl-xml") == 4
-    assert [one.summary for one in file_ranges(cut, MSCCL, FileOptions())][2:] == [
+    assert [
+        format_range(one.entry.min_bytes, one.entry.max_bytes)
+        for one in file_ranges(cut, MSCCL, FileOptions())
+    ][2:] == [
         "from 4.88KB to 5.86KB",
         "from 5.86KB to 9.76KB",
     ]
@@ -195,7 +194,7 @@ def test_texts_of_one_file() -> None:
     assert made(("", "é".encode())).text == "é"
     with pytest.raises(ScheduleError) as caught:
         _ = made(("a", b""), ("b", b"")).text
-    assert str(caught.value) == "2 files are no single text; use `files`"
+    assert str(caught.value) == "2 files, expected one; use `files`"
     with pytest.raises(ScheduleError) as caught:
         _ = made(("", b"\xff")).text
     assert str(caught.value) == "the file is binary; use `files`"

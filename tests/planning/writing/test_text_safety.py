@@ -126,7 +126,7 @@ def test_a_pipeline_that_nothing_flows_through_is_refused() -> None:
 def test_roots_that_no_runtime_compares(collective: str, target: str) -> None:
     plan = planning.solve("hypercube(2)", collective, root=3).plan
     with pytest.raises(
-        ScheduleError, match=rf"the text of root 3 .* {collective} of any root .*--accept-any-root"
+        ScheduleError, match=rf"the file of root 3 .* {collective} of any root .*--accept-any-root"
     ):
         planning.lower(plan, to=target)
     result = planning.lower(plan, to=target, accept_any_root=True)

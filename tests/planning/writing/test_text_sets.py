@@ -176,7 +176,7 @@ def test_protocols_of_the_plan_cut_ranges() -> None:
     ]
     for one in found.ranges:
         assert f'proto="{one.protocol}"'.encode() in one.text.data[:200]
-    assert any("LL128 is right only" in word for one in found.ranges for word in one.made.cautions)
+    assert any("LL128 is correct only" in word for one in found.ranges for word in one.made.cautions)
     asked = lower_set(plan, protocol="LL", instances=1)
     assert [(one.text.min_bytes, one.protocol) for one in asked.ranges] == [(0, "LL"), (10001, "LL")]
     assert len(lower_set(plan, to="mscclpp-json", instances=1).ranges) == len(
@@ -203,11 +203,11 @@ def test_what_cannot_be_is_refused_in_one_line() -> None:
     many = plan_set("dgx_a100:1", "allgather", ("one-shot", "ring") * 3, (100, 200, 300, 400, 500))
     short = plan_set("dgx_a100:1", "allgather", ("one-shot", "ring"), (2048,), 4096, 1024)
     for words, call in (
-        ("3 ranges of sizes, and a text of msccl-xml is for one; lower_set writes", lambda: lower(plan)),
-        ("and a text of cpu-xml is for one; its runtimes", lambda: lower(plan, to="cpu-xml")),
+        ("3 ranges of sizes, and a file of msccl-xml is for one; lower_set writes", lambda: lower(plan)),
+        ("and a file of cpu-xml is for one; its runtimes", lambda: lower(plan, to="cpu-xml")),
         ("no runtime selects among several", lambda: lower_set(plan, to="chakra", size_bytes=1)),
         (
-            "6 texts, and the legacy runtime reads 4 in all; solve with --max",
+            "6 files, and the legacy runtime reads 4 in all; solve with --max",
             lambda: lower_set(many, profile="legacy"),
         ),
         ("--protocol LL64: expected Simple, LL, LL128", lambda: lower_set(plan, protocol="LL64")),
@@ -216,8 +216,8 @@ def test_what_cannot_be_is_refused_in_one_line() -> None:
             lambda: lower_set(plan, to="cpu-xml", protocol="LL"),
         ),
         ("expected no less than 0, rising", lambda: lower_set(plan, min_size_bytes=2, max_size_bytes=1)),
-        ("it serves from 1KB to 4KB", lambda: lower_set(short, min_size_bytes="1MB")),
-        ("no schedule of the plan serves", lambda: lower(short, size_bytes=100)),
+        ("it supports from 1KB to 4KB", lambda: lower_set(short, min_size_bytes="1MB")),
+        ("the plan has no schedule for the given", lambda: lower(short, size_bytes=100)),
     ):
         with pytest.raises((ScheduleError, InfeasibleError)) as caught:
             call()
@@ -230,7 +230,7 @@ def test_ranges_that_cannot_be_written_are_left_out() -> None:
     plan = plan_set("dgx_a100:1", "allgather", ("one-shot", "ring", "one-shot"), (64, 4096))
     found = lower_set(plan, to="mscclpp-json")
     assert [(first, last) for first, last, _ in found.left_out] == [(0, 63)]
-    assert "no size is served" in found.left_out[0][2]
+    assert "no size is supported" in found.left_out[0][2]
     assert [text.min_bytes for text in found.files_by_range if not text.fills_in] == [64, 4096]
     assert found.faults == ()
     packets = lower_set(plan, to="mscclpp-json", protocol="LL")
@@ -240,7 +240,7 @@ def test_ranges_that_cannot_be_written_are_left_out() -> None:
     ]
     assert {text.min_bytes for text in packets.files_by_range} == {64}
     assert packets.faults == ()
-    with pytest.raises(InfeasibleError, match="no size is served"):
+    with pytest.raises(InfeasibleError, match="no size is supported"):
         lower_set(plan, to="mscclpp-json", max_size_bytes=63)
 
 

@@ -84,7 +84,7 @@ def test_links_of_steps_without_ways_are_their_own() -> None:
 def test_programs_of_others_than_ranks_are_refused(kind: str) -> None:
     algorithm = {"allreduce": "factor-allreduce", "alltoall": "factor-exchange"}[kind]
     plan = solve("path(3)", kind, algorithm=algorithm, ranks="n0,n2", forward=True).plan
-    with pytest.raises(InfeasibleError, match="'n1', which is no rank"):
+    with pytest.raises(InfeasibleError, match="'n1', which is not a rank"):
         lower(plan, to="msccl-xml")
 
 

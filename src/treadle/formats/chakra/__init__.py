@@ -1,4 +1,4 @@
-"""Chakra execution traces: what their writer, reader and judge are."""
+"""Chakra execution traces: the record of the format."""
 
 from __future__ import annotations
 

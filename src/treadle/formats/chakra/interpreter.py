@@ -1,7 +1,4 @@
-"""Reads Chakra execution traces and plays them.
-
-Shares nothing with the writer but the schema.
-"""
+"""Reads Chakra execution traces and executes them. Shares only the schema with the writer."""
 
 from __future__ import annotations
 
@@ -24,7 +21,7 @@ _MESSAGE = {
     **dict.fromkeys(("comm_src", "comm_dst", "comm_tag"), "int32_val"),
     "comm_size": "int64_val",
 }
-"""Attributes of messages, and where their values are."""
+"""Attributes of messages, and the fields that contain their values."""
 
 
 @dataclass(frozen=True)
@@ -40,97 +37,57 @@ class TraceNode:
     tag: int = -1
 
 
-@dataclass(frozen=True)
-class TraceInterpretation:
-    """What playing the traces showed.
-
-    Parameters
-    ----------
-    n_ranks, n_nodes, n_messages : int
-    bytes_between : dict
-        From (sender, receiver) to the bytes sent.
-    violations : tuple of str
-        Nodes that never start, messages without a counterpart or of two sizes, unknown dependences.
-    """
-
-    n_ranks: int
-    n_nodes: int
-    n_messages: int
-    bytes_between: dict[tuple[int, int], int]
-    violations: tuple[str, ...]
-
-
 def read(data: bytes, terms: Terms) -> list[TraceNode]:
-    """One rank's trace."""
+    """Read one rank's trace."""
     return parse_chakra(data, source=terms.source or "Chakra trace")
 
 
 def interpret(files: Sequence[bytes], terms: Terms) -> Verdict:
-    """Play the traces of all ranks; read that of one, whose messages have no other end.
-
-    Raises
-    ------
-    FormatError
-        If a trace is malformed or hostile, or protobuf cannot read it.
-    """
-    if terms.rank is not None:
-        counts = (("node", len(read(files[0], terms))),)
-        return Verdict(Check.PARSED, (), counts, 1, detail=f", rank {terms.rank} alone", is_part=True)
-    seen = interpret_chakra(files, source=terms.source or "Chakra trace")
-    return Verdict(
-        Check.EXECUTED,
-        seen.violations,
-        (("node", seen.n_nodes), ("message", seen.n_messages), ("file", seen.n_ranks)),
-        seen.n_ranks,
-        detail=": dependences, messages and bytes, no data",
-    )
+    """Execute the traces of all ranks; only read that of one rank, whose messages have no other end."""
+    if terms.rank is None:
+        return interpret_chakra(files, source=terms.source or "Chakra trace")
+    counts = (("node", len(read(files[0], terms))),)
+    return Verdict(Check.PARSED, (), counts, 1, detail=f", rank {terms.rank} alone", is_part=True)
 
 
-def interpret_chakra(traces: Sequence[bytes], *, source: str = "Chakra trace") -> TraceInterpretation:
-    """Play the traces of all ranks: nodes start when what they wait for is over, receives after their sends.
+def interpret_chakra(traces: Sequence[bytes], *, source: str = "Chakra trace") -> Verdict:
+    """Execute the traces of all ranks: nodes start after what they wait for, receives after their sends.
 
-    Raises
-    ------
-    FormatError
-        If a trace is malformed or hostile, or protobuf cannot read it.
+    Violations are nodes that never start, messages without a counterpart or of two sizes, and unknown
+    dependences. FormatError if a trace is malformed or hostile, or protobuf cannot read it.
     """
     ranks = [parse_chakra(data, source=f"{source} of rank {rank}") for rank, data in enumerate(traces)]
     violations: list[str] = []
     sent: Counter[tuple[int, int, int, int]] = Counter()
-    taken: Counter[tuple[int, int, int, int]] = Counter()
-    between: Counter[tuple[int, int]] = Counter()
+    received: Counter[tuple[int, int, int, int]] = Counter()
     for rank, nodes in enumerate(ranks):
         for node in nodes:
             if node.kind == "COMP":
                 continue
-            mine = node.source if node.kind == "SEND" else node.target
-            if mine != rank or not 0 <= node.source + node.target < 2 * len(ranks):
+            own = node.source if node.kind == "SEND" else node.target
+            if own != rank or not 0 <= node.source + node.target < 2 * len(ranks):
                 violations.append(
                     f"rank {rank}: node {node.number} is between {node.source} and {node.target}"
                 )
             message = (node.source, node.target, node.tag, node.size)
-            (sent if node.kind == "SEND" else taken)[message] += 1
-            if node.kind == "SEND":
-                between[node.source, node.target] += node.size
-    for message, count in ((sent - taken) + (taken - sent)).items():
+            (sent if node.kind == "SEND" else received)[message] += 1
+    for message, count in ((sent - received) + (received - sent)).items():
         violations.append(f"message {message[:3]} of {message[3]} bytes: {count} without a counterpart")
     if any(count > 1 for count in sent.values()):
         violations.append("a tag is used twice between two ranks")
-    if not violations:
-        violations += _play(ranks)
-    return TraceInterpretation(
-        n_ranks=len(ranks),
-        n_nodes=sum(map(len, ranks)),
-        n_messages=sent.total(),
-        bytes_between=dict(between),
-        violations=tuple(violations[:100]),
+    return Verdict(
+        Check.EXECUTED,
+        tuple((violations or _unstarted(ranks))[:100]),
+        (("node", sum(map(len, ranks))), ("message", sent.total()), ("file", len(ranks))),
+        len(ranks),
+        detail=": dependences, messages and bytes, no data",
     )
 
 
-def _play(ranks: list[list[TraceNode]]) -> list[str]:
-    """Nodes that never start."""
+def _unstarted(ranks: list[list[TraceNode]]) -> list[str]:
+    """Return the nodes that never start, the first of each rank."""
     after: dict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
-    """Places of the nodes that wait for (rank, number), or for a message under (-1, its place in `sent`)."""
+    """Nodes that wait for (rank, number), or for a message under (-1, its position in `sent`)."""
     sent: dict[tuple[int, int, int], int] = {}
     blocked = [[len(set(node.waits)) + (node.kind == "RECEIVE") for node in nodes] for nodes in ranks]
     for rank, nodes in enumerate(ranks):
@@ -140,6 +97,7 @@ def _play(ranks: list[list[TraceNode]]) -> list[str]:
             if node.kind == "RECEIVE":
                 key = sent.setdefault((node.source, node.target, node.tag), len(sent))
                 after[-1, key].append((rank, place))
+    # Nodes become ready when their last predecessor is done; the list grows while it is traversed.
     ready = [
         (rank, place) for rank, row in enumerate(blocked) for place, count in enumerate(row) if not count
     ]
@@ -202,7 +160,7 @@ def _read(kind: Any, data: bytes, source: str) -> Any:
 
 
 def _messages(data: bytes, source: str) -> list[bytes]:
-    """The messages of a length-delimited stream."""
+    """Return the messages of a length-delimited stream."""
     found: list[bytes] = []
     place = 0
     while place < len(data):

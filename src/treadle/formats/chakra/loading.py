@@ -1,4 +1,4 @@
-"""How simulators load traces."""
+"""Describes how simulators load Chakra traces."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from treadle.formats.verdict import Verdict
 
 
 def load(request: FileRequest, _written: Written, _judgement: Verdict) -> Loading:
-    """How a simulator such as ASTRA-sim loads traces that were written."""
+    """Return how a simulator such as ASTRA-sim loads the traces."""
     prefix = str(PurePath(request.path).with_suffix(""))
     return Loading(
         runtime="simulators that read Chakra execution traces (ASTRA-sim)",

@@ -32,17 +32,11 @@ _WHAT = "Chakra traces"
 
 @cache
 def schema() -> dict[str, Any]:
-    """Message classes of the schema by name.
-
-    Raises
-    ------
-    MissingDependencyError
-        If protobuf is not installed.
-    """
+    """Return the message classes of the schema by name; MissingDependencyError without protobuf."""
     return message_classes("ChakraProtoMsg", _MESSAGES, syntax="proto3", what=_WHAT, extra="chakra")
 
 
 def decode_error() -> type[Exception]:
-    """What protobuf raises for bytes that are no message."""
+    """Return the exception that protobuf raises for malformed bytes."""
     found: type[Exception] = load_protobuf("message", what=_WHAT, extra="chakra").DecodeError
     return found

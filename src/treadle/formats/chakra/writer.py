@@ -1,4 +1,4 @@
-"""Chakra execution traces from a program: what network simulators read as a workload (extra ``chakra``)."""
+"""Writes a program as Chakra execution traces, the workload of network simulators (extra ``chakra``)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from treadle.program.message_levels import message_partners
 from treadle.program.program import OperationKind, Program
 
 VERSION = "0.0.4"
-"""Of the Chakra schema."""
+"""Version of the Chakra schema."""
 MAX_NODES = 10**7
 """Most nodes of a rank's trace."""
 
@@ -25,39 +25,35 @@ COMPUTE, SEND, RECEIVE = 4, 5, 6
 def emit_chakra(
     program: Program, size_bytes: int, *, name: str = "treadle", only: int | None = None
 ) -> tuple[bytes, ...]:
-    """Write a program as Chakra execution traces.
+    """Write a verified program as Chakra execution traces.
+
+    A send and its receive are COMM nodes with comm_size (bytes), comm_src, comm_dst and a unique comm_tag; a
+    sum or a copy within a rank is a COMP node with tensor_size (and num_ops: additions of 4 bytes). data_deps
+    are the program's waits, and a sum's receive. Traces have no addresses, so they do not show which chunks
+    are sent.
 
     Parameters
     ----------
     program : Program
-        Checked by the caller.
     size_bytes : int
-        Of the larger per-rank buffer: a trace holds sizes, not shares.
+        Size of the larger per-rank buffer: traces have sizes, not shares.
     name : str
-        Begins the nodes' names.
+        Beginning of the nodes' names.
     only : int, optional
-        Write this rank's trace alone. The program may lack the other ranks' lists if it orders the messages
-        between two ranks alike at both ends, on all channels together, as the lowering of one rank's trees
-        does.
+        Write only this rank's trace. The program may lack the operations of other ranks if the messages
+        between two ranks have the same order at both ends, on all channels together.
 
     Returns
     -------
     tuple of bytes
-        For each rank its file (PREFIX.RANK.et): length-delimited messages, the metadata, then nodes.
+        File of each rank (PREFIX.RANK.et): length-delimited messages, the metadata, then nodes.
 
     Raises
     ------
     ScheduleError
         If sends and receives do not match, or there are too many nodes.
     FormatError
-        If the size is no positive number.
-
-    Notes
-    -----
-    A send and its receive are COMM nodes that carry comm_size (bytes), comm_src, comm_dst and a comm_tag of
-    their own; a sum or a copy within a rank is a COMP node with tensor_size (and num_ops: additions of 4
-    bytes). data_deps are the program's waits, and a sum's receive. Traces hold no addresses: that the right
-    chunks are meant is the program's business.
+        If the size is not positive.
     """
     if size_bytes < 1:
         raise FormatError(f"Chakra: size {size_bytes}: expected a positive number of bytes")
@@ -69,18 +65,18 @@ def emit_chakra(
 
 
 def _tags_in_order(program: Program) -> list[int]:
-    """As `_tags`, from one end alone: messages between two ranks are counted in the order of the list."""
+    """Number the messages like `_tags`, but from one end: they have the same order at both ends."""
     tags: list[int] = []
-    following: dict[tuple[int, int], int] = {}
+    following: Counter[tuple[int, bool]] = Counter()
     for kind, peer in zip(program.operation_kind.tolist(), program.peer.tolist(), strict=True):
-        way = (peer, int(kind == OperationKind.SEND))
-        following[way] = following.get(way, -1) + 1
-        tags.append(-1 if kind == OperationKind.COPY else following[way])
+        direction = (peer, kind == OperationKind.SEND)
+        tags.append(-1 if kind == OperationKind.COPY else following[direction])
+        following[direction] += 1
     return tags
 
 
 def _tags(program: Program) -> list[int]:
-    """For each operation the number of its message between the two ranks, by its send; copies -1."""
+    """Return the number of each operation's message between its two ranks, by its send; -1 for copies."""
     tags = np.full(program.n_operations, -1, dtype=np.int64)
     following: Counter[tuple[int, int]] = Counter()
     sends = np.flatnonzero(program.operation_kind == OperationKind.SEND)
@@ -93,7 +89,7 @@ def _tags(program: Program) -> list[int]:
     receives = np.flatnonzero(np.isin(program.operation_kind, kinds))
     lost = receives[partner[receives] < 0]
     if lost.size:
-        raise ScheduleError(f"Chakra: operation {lost[0]} receives what nobody sends")
+        raise ScheduleError(f"Chakra: operation {lost[0]} receives what no rank sends")
     tags[receives] = tags[partner[receives]]
     return tags.tolist()
 
@@ -101,7 +97,7 @@ def _tags(program: Program) -> list[int]:
 def _trace(
     program: Program, rank: int, size_bytes: int, name: str, classes: dict[str, Any], tags: list[int]
 ) -> bytes:
-    """The file of one rank."""
+    """Return the file of one rank."""
     operations = program.operations(rank)
     parts = heading(rank, 2 * len(operations), classes)
     last: dict[int, int] = {}
@@ -136,11 +132,11 @@ def _trace(
 
 
 _FIELDS = dict.fromkeys(("comm_src", "comm_dst", "comm_tag"), "int32_val")
-"""Of attributes that are not of 64 bits."""
+"""Attributes that do not have 64 bits."""
 
 
 def heading(rank: int, n_nodes: int, classes: dict[str, Any]) -> list[bytes]:
-    """What stands before a rank's nodes; ScheduleError where these are too many."""
+    """Return the beginning of a rank's file; ScheduleError if there are too many nodes."""
     if n_nodes > MAX_NODES:
         raise ScheduleError(f"Chakra: rank {rank} needs more than {MAX_NODES} nodes")
     metadata = classes["GlobalMetadata"](version=VERSION)
@@ -149,22 +145,18 @@ def heading(rank: int, n_nodes: int, classes: dict[str, Any]) -> list[bytes]:
 
 
 def length_delimited(message: Any) -> bytes:
-    """A message with its length before it, as traces hold them one after the other."""
+    """Return a message after its length (base 128, least significant group first)."""
     data: bytes = message.SerializeToString(deterministic=True)
-    return _varint(len(data)) + data
-
-
-def _varint(value: int) -> bytes:
-    """Base 128, least significant group first, as protobuf's length-delimited streams use."""
-    groups = [value & 127]
-    while value := value >> 7:
+    length = len(data)
+    groups = [length & 127]
+    while length := length >> 7:
         groups[-1] |= 128
-        groups.append(value & 127)
-    return bytes(groups)
+        groups.append(length & 127)
+    return bytes(groups) + data
 
 
 def write(request: FileRequest) -> Written:
-    """What was asked for as a trace of each rank, or of one."""
+    """Write a trace of each rank, or of one."""
     program = request.program(merge=True)
     if request.options.size_bytes < 1:
         raise FormatError("Chakra: traces hold sizes in bytes; give one (--size 64MB)")

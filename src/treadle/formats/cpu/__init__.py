@@ -1,4 +1,4 @@
-"""CPU XML: what its writer, reader and judge are."""
+"""CPU XML: the record of the format."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Executes CPU XML on integer contributions.
 
-Shares no code with the writer. Memory is held in segments of places with like content, so that a text costs
-what its instructions do, however many chunks they move.
+Shares no code with the writer. Memory is stored as segments of places with corresponding content, so that the
+cost of a file depends on its instructions and not on the number of chunks that they move.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import defaultdict, deque
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 from treadle.errors import FormatError
@@ -19,76 +18,35 @@ from treadle.formats.cpu.reader import CpuFile, Instruction, RankFile, is_cpu_pa
 from treadle.formats.verdict import Check, Terms, Verdict, decoded
 
 MAX_TURNS = 10**8
-"""Most turns of ranks, waiting or not, and contributions moved: about a minute."""
-
-
-@dataclass(frozen=True)
-class CpuInterpretation:
-    """What executing a text showed; no violations if it does what its collective asks."""
-
-    collective: str
-    n_ranks: int
-    n_chunks: int
-    n_instructions: int
-    violations: tuple[str, ...]
+"""Most turns of ranks, waiting or not, plus contributions moved: about a minute."""
 
 
 def interpret(files: Sequence[bytes], terms: Terms) -> Verdict:
-    """Execute a text; play a part alone, as if the other ranks did theirs.
-
-    Raises
-    ------
-    FormatError
-        If it is malformed or hostile.
-    """
+    """Execute a file, or the part of one rank alone; FormatError if it is malformed or hostile."""
     text, source = decoded(files[0], terms, "CPU XML")
-    if not is_cpu_part(text):
-        seen = interpret_cpu_xml(text, source=source)
-        counts = (("instruction", seen.n_instructions), ("rank", seen.n_ranks))
-        return Verdict(
-            Check.EXECUTED, seen.violations, counts, seen.n_ranks, seen.collective, n_chunks=seen.n_chunks
-        )
-    played = interpret_cpu_part(text, source=source)
-    part = played.part
-    return Verdict(
-        Check.EXECUTED,
-        played.violations,
-        (("instruction", len(part.text.ranks[0].instructions)),),
-        1,
-        part.text.collective,
-        detail=f", rank {part.rank} alone",
-        variant=f", part of rank {part.rank} of {part.n_ranks}",
-        n_chunks=part.text.n_chunks,
-        is_part=True,
-    )
+    return (interpret_cpu_part if is_cpu_part(text) else interpret_cpu_xml)(text, source=source)
 
 
-def interpret_cpu_xml(text: str, *, source: str = "CPU XML") -> CpuInterpretation:
-    """Parse and execute a text.
+def interpret_cpu_xml(text: str, *, source: str = "CPU XML") -> Verdict:
+    """Parse and execute a file.
 
-    Returns
-    -------
-    CpuInterpretation
-        Violations are: ranks that wait for ever although no transfer is buffered, transfers of different
-        sizes, memory touched while a transfer that writes it is under way (or written while one reads it),
-        undefined data read, chunks that a buffer does not have, and wrong results.
-
-    Raises
-    ------
-    FormatError
-        If the text is malformed or hostile.
+    Violations are: ranks that wait for ever although no transfer is buffered, transfers of different sizes,
+    memory used while a transfer writes it (or written while one reads it), undefined data read, missing
+    chunks of a buffer, and wrong results. FormatError if the file is malformed or hostile.
     """
     return execute_cpu_file(parse_cpu_xml(text, source))
 
 
-def execute_cpu_file(parsed: CpuFile) -> CpuInterpretation:
-    """Execute a text that is parsed, as `interpret_cpu_xml`."""
-    return CpuInterpretation(
-        collective=parsed.collective,
-        n_ranks=len(parsed.ranks),
+def execute_cpu_file(parsed: CpuFile) -> Verdict:
+    """Execute a parsed file, like `interpret_cpu_xml`."""
+    n_instructions = sum(len(rank.instructions) for rank in parsed.ranks)
+    return Verdict(
+        Check.EXECUTED,
+        tuple(dict.fromkeys(_Machine(parsed).run())),
+        (("instruction", n_instructions), ("rank", len(parsed.ranks))),
+        len(parsed.ranks),
+        parsed.collective,
         n_chunks=parsed.n_chunks,
-        n_instructions=sum(len(rank.instructions) for rank in parsed.ranks),
-        violations=tuple(dict.fromkeys(_Machine(parsed).run())),
     )
 
 
@@ -98,7 +56,7 @@ _Begun = deque[tuple[Instruction, _Places]]
 
 
 class _Rank:
-    """A rank at work."""
+    """The state of a rank."""
 
     def __init__(self, text: RankFile, rank: int) -> None:
         self.text = text
@@ -110,7 +68,7 @@ class _Rank:
         self.reading: dict[str, Ranges] = defaultdict(Ranges)
         self.writing: dict[str, Ranges] = defaultdict(Ranges)
         self.begun = 0
-        """Transfers begun since the last sync that are not over."""
+        """Number of transfers since the last sync that are not complete."""
 
     @property
     def now(self) -> Instruction | None:
@@ -118,20 +76,20 @@ class _Rank:
         return self.text.instructions[self.place] if self.place < len(self.text.instructions) else None
 
     def is_in_use(self, places: _Places, *sides: dict[str, Ranges]) -> bool:
-        """Whether some of the places are in ranges of transfers under way."""
+        """Whether incomplete transfers of these sides use some of the places."""
         letter, *span = places
         return any(letter in side and side[letter].meets(*span) for side in sides)
 
 
 class _Machine:
-    """All ranks; no transfer is buffered: it is over when both ends have begun it."""
+    """All ranks. Transfers are not buffered: one completes when both ends have begun it."""
 
     def __init__(self, text: CpuFile) -> None:
         self.text = text
         self.found: list[str] = []
         self.ranks = [_Rank(each, rank) for rank, each in enumerate(text.ranks)]
         self.begun: dict[tuple[int, int], tuple[_Begun, _Begun]] = defaultdict(lambda: (deque(), deque()))
-        """Sends and receives of each (sender, receiver) that the other end has not met."""
+        """Sends and receives of each (sender, receiver) without a counterpart so far."""
         self.turns = 0
 
     def run(self) -> list[str]:
@@ -158,13 +116,13 @@ class _Machine:
     def _count(self, turns: int) -> None:
         self.turns += turns
         if self.turns > MAX_TURNS:
-            raise FormatError(f"CPU XML: more than {MAX_TURNS} turns of ranks: too large to judge")
+            raise FormatError(f"CPU XML: more than {MAX_TURNS} turns of ranks: too large to verify")
 
     def _memory(self, letter: str) -> str:
         return "i" if self.text.in_place and letter == "o" else letter
 
     def _chunks(self, number: int, step: Instruction, letter: str) -> _Places:
-        """Return chunks of an instruction in a buffer; those that the buffer lacks are a violation."""
+        """Return the chunks of an instruction in a buffer; no places and a violation if some are missing."""
         spans, past = self.ranks[number].text.chunks[letter], step.chunk + step.count
         place = bisect_right(spans, step.chunk, key=lambda span: span.start) - 1
         if place < 0 or past > spans[place].stop:
@@ -202,14 +160,14 @@ class _Machine:
         else:
             source, target = self._slots(number, step), self._chunks(number, step, step.buffer)
             self._look(number, step, reads=[source, target], writes=target)
-            taken, held = self._read(number, step, source, target), self._read(number, step, target, target)
-            self._store(rank, target, added(taken, held))
+            terms = (self._read(number, step, places, target) for places in (source, target))
+            self._store(rank, target, added(*terms))
         return True
 
     def _look(
         self, number: int, step: Instruction, *, reads: Sequence[_Places] = (), writes: _Places = ("", 0, 0)
     ) -> None:
-        """Refuse what meets a transfer under way; INPUT out of place is never written."""
+        """Report accesses to memory of incomplete transfers, and writes of the input out of place."""
         rank = self.ranks[number]
         if rank.is_in_use(writes, rank.writing, rank.reading) or any(
             rank.is_in_use(places, rank.writing) for places in reads
@@ -219,7 +177,7 @@ class _Machine:
             self._note(number, step, "writes the input out of place")
 
     def _read(self, number: int, step: Instruction, source: _Places, target: _Places) -> list[Piece]:
-        """Return what a rank's memory holds, for as many places of a target as there are."""
+        """Return the content of a rank's memory, for at most as many places as the target has."""
         memory, low, past = source
         count = min(past - low, target[2] - target[1])
         shift = target[1] - low
@@ -227,31 +185,29 @@ class _Machine:
         for first, after, held in self.ranks[number].memory[memory].read(low, low + count):
             if held is None:
                 self._note(number, step, f"reads chunk {first} of {memory} undefined")
-            self._count(1 + len(held or ()))  # bounds what is made, which a short text could make large
+            # This limits the memory of the verifier, which a short file could make large.
+            self._count(1 + len(held or ()))
             if held and shift:
                 held = {(origin, by - shift): times for (origin, by), times in held.items()}
             found.append((first + shift, after + shift, held or {}))
         return found
 
-    def _store(self, rank: _Rank, target: _Places, pieces: list[Piece]) -> None:
-        if pieces:
-            rank.memory[target[0]].write(pieces[0][0], pieces[-1][1], pieces)
+    def _store(self, rank: _Rank, target: _Places, segments: list[Piece]) -> None:
+        if segments:
+            rank.memory[target[0]].write(segments[0][0], segments[-1][1], segments)
 
     def _begin(self, number: int, step: Instruction, places: _Places, sender: int, receiver: int) -> None:
-        """Begin a transfer at one end; carry it out if the other end has begun it."""
+        """Begin a transfer at one end; execute it if the other end has begun it."""
         sends, receives = self.begun[sender, receiver]
         (sends if number == sender else receives).append((step, places))
         self.ranks[number].begun += 1
+        # Without buffers, the data move only when both ends have begun the transfer.
         if not (sends and receives):
             return
         (sent, source), (taken, target) = sends.popleft(), receives.popleft()
         if (sent.chunk, sent.count) != (taken.chunk, taken.count):
-            what = f"{taken.chunk} (+{taken.count})"
-            self._note(
-                sender,
-                sent,
-                f"sends chunks {sent.chunk} (+{sent.count}) where rank {receiver} receives {what}",
-            )
+            what = f"sends chunks {sent.chunk} (+{sent.count}) where rank {receiver} receives"
+            self._note(sender, sent, f"{what} {taken.chunk} (+{taken.count})")
         self._store(self.ranks[receiver], target, self._read(sender, sent, source, target))
         self.ranks[sender].begun -= 1
         self.ranks[receiver].begun -= 1
@@ -262,11 +218,12 @@ class _Machine:
             self.found.append(f"the buffers' chunks do not fit {kind}")
             return
         everyone: Content = {(rank, 0): 1 for rank in range(len(self.ranks))}
-        inputs = ((span, rank) for rank, state in enumerate(self.ranks) for span in state.text.chunks["i"])
-        owned = MemorySegments(
-            (span.start, span.stop, {(rank, 0): 1})
-            for span, rank in sorted(inputs, key=lambda one: one[0].start)
+        inputs = (
+            (span.start, span.stop, rank)
+            for rank, state in enumerate(self.ranks)
+            for span in state.text.chunks["i"]
         )
+        owned = MemorySegments((first, past, {(rank, 0): 1}) for first, past, rank in sorted(inputs))
         for number, rank in enumerate(self.ranks):
             wrong = 0
             for span in rank.text.chunks["o"]:
@@ -280,30 +237,30 @@ class _Machine:
                 self.found.append(f"rank {number}: {wrong} chunks of the output are wrong")
 
     def _has_right_shapes(self) -> bool:
-        """Whether inputs and outputs are those of the collective."""
+        """Whether inputs and outputs have the shapes of the collective."""
         kind = self.text.collective
         inputs, outputs = ([rank.text.chunks[letter] for rank in self.ranks] for letter in "io")
         if kind == "alltoall":
             sent = _covered(inputs)
             return sent is not None and sent == _covered(outputs)
-        whole = (range(self.text.n_chunks),)
-        all_whole = [whole] * len(self.ranks)
-        only_root = [whole if rank == self.text.root else () for rank in range(len(self.ranks))]
-        asked = {
-            "allgather": (None, all_whole),
-            "reduce-scatter": (all_whole, None),
-            "allreduce": (all_whole, all_whole),
-            "broadcast": (only_root, all_whole),
-            "reduce": (all_whole, only_root),
+        entire = (range(self.text.n_chunks),)
+        everywhere = [entire] * len(self.ranks)
+        at_root = [entire if rank == self.text.root else () for rank in range(len(self.ranks))]
+        expected = {
+            "allgather": (None, everywhere),
+            "reduce-scatter": (everywhere, None),
+            "allreduce": (everywhere, everywhere),
+            "broadcast": (at_root, everywhere),
+            "reduce": (everywhere, at_root),
         }[kind]
         return all(
-            has == wanted if wanted is not None else _covered(has) == [(0, self.text.n_chunks)]
-            for has, wanted in zip((inputs, outputs), asked, strict=True)
+            found == wanted if wanted is not None else _covered(found) == [(0, self.text.n_chunks)]
+            for found, wanted in zip((inputs, outputs), expected, strict=True)
         )
 
 
 def _covered(buffers: list[tuple[range, ...]]) -> list[tuple[int, int]] | None:
-    """Return the chunks of all buffers as rising ranges; None if a chunk is in two of them."""
+    """Return the chunks of all buffers as rising ranges; None if two buffers have the same chunk."""
     spans = sorted((span.start, span.stop) for spans in buffers for span in spans)
     if any(one[1] > other[0] for one, other in pairwise(spans)):
         return None

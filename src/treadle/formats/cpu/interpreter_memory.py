@@ -1,4 +1,4 @@
-"""What a memory holds, and which of it is in use, in ranges of places."""
+"""Content of a memory, and the places in use, both as ranges of places."""
 
 from __future__ import annotations
 
@@ -7,43 +7,40 @@ from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
 Content = dict[tuple[int, int], int]
-"""How often place x contains chunk x + shift of a rank's input, for each (rank, shift); never changed."""
+"""Number of times that place x contains chunk x + shift of a rank's input, by (rank, shift); immutable."""
 
 Piece = tuple[int, int, Content | None]
-"""First place, one past the last, and what each of them holds; None: undefined."""
+"""First place, one past the last, and the content of each place; None: undefined."""
 
 
 def added(one: list[Piece], other: list[Piece]) -> list[Piece]:
-    """Sums of two lists of pieces that cover the same places, none of them undefined."""
-    bounds = sorted({bound for pieces in (one, other) for low, past, _ in pieces for bound in (low, past)})
+    """Add two lists of segments that cover the same places, none of them undefined."""
+    bounds = sorted(
+        {bound for segments in (one, other) for low, past, _ in segments for bound in (low, past)}
+    )
+    left, right = MemorySegments(one), MemorySegments(other)
     found: list[Piece] = []
-    ones, others = iter(one), iter(other)
-    left, right = next(ones, None), next(others, None)
     for low, past in pairwise(bounds):
-        while left is not None and left[1] <= low:
-            left = next(ones, None)
-        while right is not None and right[1] <= low:
-            right = next(others, None)
-        if left is not None and right is not None:
-            total = dict(left[2] or {})
-            for key, times in (right[2] or {}).items():
-                total[key] = total.get(key, 0) + times
-            found.append((low, past, total))
+        ((_, _, first),), ((_, _, second),) = left.read(low, past), right.read(low, past)
+        total = dict(first or {})
+        for key, times in (second or {}).items():
+            total[key] = total.get(key, 0) + times
+        found.append((low, past, total))
     return found
 
 
 class MemorySegments:
-    """A memory as rising segments of places that hold the same content; what is in none is undefined."""
+    """A memory as rising segments of places with the same content; all other places are undefined."""
 
-    def __init__(self, pieces: Iterable[Piece] = ()) -> None:
+    def __init__(self, segments: Iterable[Piece] = ()) -> None:
         self._starts: list[int] = []
         self._stops: list[int] = []
         self._contents: list[Content | None] = []
-        for low, past, content in pieces:
+        for low, past, content in segments:
             self.write(low, past, [(low, past, content)])
 
     def read(self, low: int, past: int) -> list[Piece]:
-        """All that places from `low` up to `past` hold, in order and without gaps."""
+        """Return the content of the places from `low` up to `past`, in order and without gaps."""
         found: list[Piece] = []
         place = bisect_right(self._stops, low)
         while low < past:
@@ -57,18 +54,18 @@ class MemorySegments:
                 low, place = stop, place + 1
         return found
 
-    def write(self, low: int, past: int, pieces: list[Piece]) -> None:
-        """Store pieces, which cover places from `low` up to `past`, over what is there."""
+    def write(self, low: int, past: int, segments: list[Piece]) -> None:
+        """Replace the content of the places from `low` up to `past` by segments that cover them."""
         first, after = bisect_right(self._stops, low), bisect_left(self._starts, past)
         kept: list[Piece] = []
         if first < after and self._starts[first] < low:
             kept.append((self._starts[first], low, self._contents[first]))
-        kept += pieces
+        kept += segments
         if first < after and self._stops[after - 1] > past:
             kept.append((past, self._stops[after - 1], self._contents[after - 1]))
-        self._starts[first:after] = [piece[0] for piece in kept]
-        self._stops[first:after] = [piece[1] for piece in kept]
-        self._contents[first:after] = [piece[2] for piece in kept]
+        self._starts[first:after] = [segment[0] for segment in kept]
+        self._stops[first:after] = [segment[1] for segment in kept]
+        self._contents[first:after] = [segment[2] for segment in kept]
 
 
 class Ranges:
@@ -85,14 +82,14 @@ class Ranges:
         return zip(self._starts, self._stops, strict=True)
 
     def first_in(self, low: int, past: int) -> int | None:
-        """The first of the places from `low` up to `past` that is in the set."""
+        """Return the first of the places from `low` up to `past` that is in the set."""
         place = bisect_right(self._stops, low)
         if low >= past or place == len(self._starts) or self._starts[place] >= past:
             return None
         return max(low, self._starts[place])
 
     def first_out(self, low: int, past: int) -> int | None:
-        """The first of the places from `low` up to `past` that is not in the set."""
+        """Return the first of the places from `low` up to `past` that is not in the set."""
         place = bisect_right(self._stops, low)
         if place < len(self._starts) and self._starts[place] <= low:
             low = self._stops[place]
@@ -103,7 +100,7 @@ class Ranges:
         return self.first_in(low, past) is not None
 
     def add(self, low: int, past: int) -> None:
-        """Add places from `low` up to `past`."""
+        """Add the places from `low` up to `past`."""
         if low >= past:
             return
         first, after = bisect_left(self._stops, low), bisect_right(self._starts, past)
@@ -112,6 +109,6 @@ class Ranges:
         self._starts[first:after], self._stops[first:after] = [low], [past]
 
     def clear(self) -> None:
-        """Leave nothing in the set."""
+        """Remove all places."""
         self._starts.clear()
         self._stops.clear()

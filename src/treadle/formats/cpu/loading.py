@@ -1,4 +1,4 @@
-"""How CPU XML is read."""
+"""Describes how interpreters read CPU XML."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from treadle.formats.verdict import Verdict
 
 
 def load(request: FileRequest, _written: Written, judgement: Verdict) -> Loading:
-    """How an interpreter over MPI reads a text, or the part of one rank; ours is the reference."""
+    """Return how interpreters over MPI read a file, or the part of one rank; Treadle's is the reference."""
     path, n = request.path, judgement.n_ranks
     details, check = "each rank its own part", f"treadle verify {path} plays it alone"
     if request.options.rank is None:
@@ -21,5 +21,5 @@ def load(request: FileRequest, _written: Written, judgement: Verdict) -> Loading
         runtime=f"CPU interpreters over MPI or UCX ({details})",
         environment=(),
         check=check,
-        fallback="nothing: any number of elements and every size is served",
+        fallback="nothing: all element counts and sizes are supported",
     )

@@ -1,7 +1,4 @@
-"""CPU XML as values: reads what is well-formed, refuses the rest.
-
-Shares no code with the writer.
-"""
+"""Reads CPU XML; rejects what is not well-formed. Shares no code with the writer."""
 
 from __future__ import annotations
 
@@ -14,9 +11,9 @@ from treadle.formats.verdict import Terms, decoded
 from treadle.formats.xml_elements import Attributes, line_of, parse_xml
 
 MAX_TEXT = 256 * 2**20
-"""Largest text read, characters."""
+"""Longest file that is read, in characters."""
 MAX_RANKS = 2**20
-"""Most ranks of a text."""
+"""Most ranks of a file."""
 MAX_CELLS = 2**40
 """Largest number of chunks in all buffers together."""
 
@@ -35,7 +32,7 @@ _TO_SLOT = ("peer", "slot", "chunk", "cnt")
 
 @dataclass(frozen=True)
 class Instruction:
-    """One instruction; what its kind does not use is -1 or empty."""
+    """One instruction; attributes that its kind lacks are -1 or empty."""
 
     kind: str
     line: int
@@ -58,7 +55,7 @@ class RankFile:
 
 @dataclass(frozen=True)
 class CpuFile:
-    """A text as written."""
+    """A file as written."""
 
     collective: str
     n_chunks: int
@@ -69,14 +66,7 @@ class CpuFile:
 
 @dataclass(frozen=True)
 class CpuPart:
-    """A part as written.
-
-    Parameters
-    ----------
-    rank, n_ranks : int
-    text : CpuFile
-        Of this rank alone.
-    """
+    """The part of one rank as written; `text` has only this rank."""
 
     rank: int
     n_ranks: int
@@ -84,18 +74,18 @@ class CpuPart:
 
 
 def read(data: bytes, terms: Terms) -> CpuFile | CpuPart:
-    """Return a text, or a part."""
+    """Read a complete file, or the part of one rank."""
     text, source = decoded(data, terms, "CPU XML")
     return parse_cpu_part(text, source) if is_cpu_part(text) else parse_cpu_xml(text, source)
 
 
 def is_cpu_part(text: str) -> bool:
-    """Whether a text begins as a part does."""
+    """Whether a file is the part of one rank."""
     return text.lstrip().startswith("<cpupart")
 
 
 def parse_cpu_xml(text: str, source: str = "CPU XML") -> CpuFile:
-    """Read a text; FormatError, with its line, if it is malformed or hostile."""
+    """Read a complete file; FormatError with the line if it is malformed or hostile."""
     reader, top, n = _opened(text, source, "cpu")
     if len(top) != n or any(child.tag != "rank" for child in top):
         raise reader.fail(top, f"holds {len(top)} elements, expected {n} ranks")
@@ -103,7 +93,7 @@ def parse_cpu_xml(text: str, source: str = "CPU XML") -> CpuFile:
 
 
 def parse_cpu_part(text: str, source: str = "CPU XML") -> CpuPart:
-    """Read a part; FormatError, with its line, if it is malformed or hostile."""
+    """Read the part of one rank; FormatError with the line if it is malformed or hostile."""
     reader, top, n = _opened(text, source, "cpupart")
     if len(top) != 1 or top[0].tag != "rank":
         raise reader.fail(top, f"holds {len(top)} elements, expected one rank")
@@ -112,7 +102,7 @@ def parse_cpu_part(text: str, source: str = "CPU XML") -> CpuPart:
 
 
 def _opened(text: str, source: str, tag: str) -> tuple[_Reader, etree._Element, int]:
-    """Return the top element, and the number of ranks that it names."""
+    """Return a reader, the top element, and its number of ranks."""
     reader, top = _Reader(source), parse_xml(text, source, MAX_TEXT)
     if top.tag != tag:
         raise reader.fail(top, f"found, expected <{tag}>")
@@ -120,13 +110,12 @@ def _opened(text: str, source: str, tag: str) -> tuple[_Reader, etree._Element, 
 
 
 class _Reader(Attributes):
-    """Elements of a text to values."""
+    """Reader of elements that counts the chunks of all buffers."""
 
     cells = 0
-    """Chunks of all buffers so far."""
 
     def described(self, top: etree._Element, n: int, ranks: tuple[RankFile, ...]) -> CpuFile:
-        """Return some of n ranks with what the top element says of all."""
+        """Return some of n ranks with the attributes of the top element."""
         n_chunks = self.number(top, "chunks", 1, MAX_CELLS)
         for key in ("minBytes", "maxBytes"):
             self.number(top, key, 0, 2**62)
@@ -166,7 +155,7 @@ class _Reader(Attributes):
     def _instruction(self, element: etree._Element, rank: int, n: int) -> Instruction:
         kind = str(element.tag)
         if kind not in _ATTRIBUTES:
-            raise self.fail(element, f"is no instruction; expected one of {', '.join(_ATTRIBUTES)}")
+            raise self.fail(element, f"is not an instruction; expected one of {', '.join(_ATTRIBUTES)}")
         keys = _TO_SLOT if kind == "recv" and "slot" in element.attrib else _ATTRIBUTES[kind]
         values = Instruction(
             kind,

@@ -1,7 +1,8 @@
-"""CPU XML from a program: what an interpreter over MPI or UCX executes, rank by rank."""
+"""Writes a program as CPU XML, which interpreters over MPI or UCX execute rank by rank."""
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from itertools import pairwise
 
 from lxml import etree
@@ -22,52 +23,44 @@ def emit_cpu_xml(
     max_bytes: int = 0,
     only: int | None = None,
 ) -> str:
-    """Write a program as CPU XML.
+    """Write a verified program, with any collective and shard sizes, as CPU XML.
+
+    The instructions are those that the all-to-all paper (section 4) adds to oneCCL: send, receive, reduce,
+    copy and sync, with scratch buffers. ``<cpu>`` has one ``<rank>`` for each rank, with its instructions in
+    order:
+
+    - ``<send peer buf chunk cnt/>`` and ``<recv peer buf chunk cnt/>`` begin a transfer and do not wait;
+      ``<recv peer slot chunk cnt/>`` receives to scratch slots of the rank;
+    - ``<sync/>`` waits for all transfers that this rank has begun;
+    - ``<reduce slot buf chunk cnt/>`` adds slots to chunks, ``<copy buf dbuf chunk cnt/>`` copies.
+
+    Chunks are numbered as in the collective. Buffers are i (input), o (output), s (scratch); the rank's
+    attributes i, o and s list the chunks of each, in order; ``slots`` counts the slots. Chunk c of P
+    (``chunks``) of a buffer of n elements is elements floor(c n / P) to floor((c + 1) n / P), so any n is
+    supported; a slot has ceil(n / P) elements. The i-th send from a to b matches the i-th receive there.
+    Ranks list their instructions in one common linear order, so waiting adds no cycle, even without buffers.
+
+    The part of one rank is ``<cpupart>`` with the attributes of ``<cpu>`` and a single ``<rank>``.
+
+    A receive-reduce becomes a receive to slots, which are added after the next sync. A sync ends every step
+    of the program (its depth), and is written wherever an instruction needs a transfer begun since the last.
 
     Parameters
     ----------
     program : Program
-        Checked by the caller; any collective, any shard sizes.
     name : str
-        Letters, digits and ``_.-``.
+        Only A-Z, a-z, 0-9 and ``_.-``.
     min_bytes, max_bytes : int
-        Sizes for which it is meant; max_bytes 0 means no limit.
+        First and last size; max_bytes 0 means no limit.
     only : int, optional
-        Write this rank's part alone; the lists of the others may be empty.
-
-    Returns
-    -------
-    str
-        See the notes.
+        Write only this rank's part; other ranks may lack operations.
 
     Raises
     ------
     FormatError
-        For a name or sizes that cannot be.
+        For an invalid name or size range.
     ScheduleError
         If sends and receives do not match.
-
-    Notes
-    -----
-    The form of the instructions that the all-to-all paper (section 4) adds to oneCCL: send, receive, reduce,
-    copy and sync, with scratch buffers. ``<cpu>`` holds one ``<rank>`` for each rank, its instructions in
-    order:
-
-    - ``<send peer buf chunk cnt/>`` and ``<recv peer buf chunk cnt/>`` begin a transfer and do not wait;
-      ``<recv peer slot chunk cnt/>`` receives to scratch slots of the rank's own;
-    - ``<sync/>`` waits for all transfers that this rank has begun;
-    - ``<reduce slot buf chunk cnt/>`` adds slots to chunks, ``<copy buf dbuf chunk cnt/>`` copies.
-
-    Chunks have the collective's numbers. Buffers are i (input), o (output), s (scratch); the rank's
-    attributes i, o and s list the chunks that each holds, in order; ``slots`` counts the slots. Chunk c of P
-    (``chunks``) of a buffer of n elements is elements floor(c n / P) to floor((c + 1) n / P), so any n is
-    served, and a slot has room for ceil(n / P). The i-th send from a to b meets the i-th receive there. Ranks
-    list their instructions in one common linear order, so waiting adds no cycle, whatever is buffered.
-
-    The part of one rank is ``<cpupart>`` with the attributes of ``<cpu>`` and the one ``<rank>``.
-
-    A receive-reduce is a receive to slots, whose sum is made after the next sync. A sync ends every step of
-    the program (its depth), and is written wherever an instruction needs a transfer begun since the last one.
     """
     check_heading("CPU XML", name, min_bytes, max_bytes)
     if only is None:
@@ -84,25 +77,26 @@ def emit_cpu_xml(
         maxBytes=str(max_bytes),
     )
     for rank in range(program.n_ranks) if only is None else (only,):
-        top.append(_Rank(program, rank).element())
+        top.append(_rank_element(program, rank))
     return etree.tostring(top, pretty_print=True, encoding="unicode")
 
 
 def _check_one_order(program: Program) -> None:
-    """The format has no channels: two ranks' streams on several must have one order at both ends."""
-    order: dict[tuple[int, int], tuple[list[tuple[int, int]], list[tuple[int, int]]]] = {}
-    count: dict[tuple[int, int, int, bool], int] = {}
+    """Raise ScheduleError unless the streams of two ranks, on any channels, have one order at both ends."""
+    order: dict[tuple[int, int], tuple[list[tuple[int, int]], list[tuple[int, int]]]] = defaultdict(
+        lambda: ([], [])
+    )
+    turns: Counter[tuple[int, int, int, bool]] = Counter()
     owner = program.operation_rank.tolist()
     for number, kind in enumerate(program.operation_kind.tolist()):
-        if kind == OperationKind.COPY:
+        if kind == _COPY:
             continue
-        is_send = kind == OperationKind.SEND
+        is_send = kind == _SEND
         here, there = owner[number], int(program.peer[number])
         pair = (here, there) if is_send else (there, here)
         channel = int(program.channel[number])
-        turn = count.get((*pair, channel, is_send), 0)
-        count[*pair, channel, is_send] = turn + 1
-        order.setdefault(pair, ([], []))[not is_send].append((channel, turn))
+        order[pair][not is_send].append((channel, turns[*pair, channel, is_send]))
+        turns[*pair, channel, is_send] += 1
     for (sender, receiver), (sent, received) in order.items():
         if sent != received:
             raise ScheduleError(
@@ -111,78 +105,68 @@ def _check_one_order(program: Program) -> None:
             )
 
 
-class _Rank:
-    """The instructions of one rank."""
+def _rank_element(program: Program, rank: int) -> etree._Element:
+    """Return the element of one rank with its instructions."""
+    element = etree.Element("rank", id=str(rank))
+    numbers = program.operations(rank)
+    span = slice(numbers.start, numbers.stop)
+    columns = (
+        *(program.operation_kind, program.step, program.source, program.target),
+        *(program.peer, program.first, program.count),
+    )
+    rows = list(zip(*(column[span].tolist() for column in columns), strict=True))
+    offsets = program.wait_offset[numbers.start : numbers.stop + 1]
+    waits = (program.waits[int(offsets[0]) : int(offsets[-1])] - numbers.start).tolist()
+    waits_of = [waits[low:high] for low, high in pairwise((offsets - offsets[0]).tolist())]
+    pending: set[int] = set()
+    sums: list[tuple[int, int]] = []
+    """Receive-reduces to be added after the next sync, and their slots."""
+    slots, previous = 0, 0
 
-    def __init__(self, program: Program, rank: int) -> None:
-        self._program, self._rank = program, rank
-        self._element = etree.Element("rank", id=str(rank))
-        numbers = program.operations(rank)
-        span = slice(numbers.start, numbers.stop)
-        columns = (program.source, program.target, program.peer, program.first, program.count)
-        self._rows = list(zip(*(column[span].tolist() for column in columns), strict=True))
-        self._kinds, self._steps = program.operation_kind[span].tolist(), program.step[span].tolist()
-        offsets = program.wait_offset[numbers.start : numbers.stop + 1]
-        waits = (program.waits[int(offsets[0]) : int(offsets[-1])] - numbers.start).tolist()
-        bounds = (offsets - offsets[0]).tolist()
-        self._waits = [waits[low:high] for low, high in pairwise(bounds)]
-        self._pending: set[int] = set()
-        self._sums: list[tuple[int, int]] = []
-        """Receive-reduces whose sums are due after the next sync, and their slots."""
-        self._slots = 0
+    def add(tag: str, number: int, **attributes: str) -> None:
+        *_, first, count = rows[number]
+        etree.SubElement(element, tag, {**attributes, "chunk": str(first), "cnt": str(count)})
 
-    def element(self) -> etree._Element:
-        """The rank's part of the text."""
-        program, at = self._program, 0
-        for number, (kind, step) in enumerate(zip(self._kinds, self._steps, strict=True)):
-            # a receive to slots waits for nothing: its sum is made later, in the list's order
-            is_sum = kind == _RECEIVE_REDUCE
-            waits = not is_sum and self._pending.intersection(self._waits[number])
-            if waits or (self._pending and step != at):
-                self._sync()
-            at = step
-            self._write(number, kind)
-        if self._pending:
-            self._sync()
-        for letter, buffer in zip("ios", Buffer, strict=True):
-            has_chunks = buffer is not Buffer.SCRATCH or program.uses_scratch(self._rank)
-            spans = program.ranges(self._rank, buffer) if has_chunks else []
-            self._element.set(letter, " ".join(f"{low}-{past - 1}" for low, past in spans))
-        self._element.set("slots", str(self._slots))
-        return self._element
-
-    def _write(self, number: int, kind: int) -> None:
-        source, target, peer, _, count = self._rows[number]
-        if kind == _COPY:
-            self._add("copy", number, buf="ios"[source], dbuf="ios"[target])
-            return
-        self._pending.add(number)
-        if kind == _SEND:
-            self._add("send", number, peer=str(peer), buf="ios"[source])
-        elif kind == _RECEIVE_REDUCE:
-            self._add("recv", number, peer=str(peer), slot=str(self._slots))
-            self._sums.append((number, self._slots))
-            self._slots += count
-        else:
-            self._add("recv", number, peer=str(peer), buf="ios"[target])
-
-    def _add(self, tag: str, number: int, **attributes: str) -> None:
-        _, _, _, first, count = self._rows[number]
-        etree.SubElement(self._element, tag, {**attributes, "chunk": str(first), "cnt": str(count)})
-
-    def _sync(self) -> None:
-        etree.SubElement(self._element, "sync")
-        for number, slot in self._sums:
-            source, target, *_ = self._rows[number]
+    def sync() -> None:
+        etree.SubElement(element, "sync")
+        for number, slot in sums:
+            _, _, source, target, *_ = rows[number]
             if source != target:
-                self._add("copy", number, buf="ios"[source], dbuf="ios"[target])
-            self._add("reduce", number, slot=str(slot), buf="ios"[target])
-        self._pending.clear()
-        self._sums.clear()
+                add("copy", number, buf="ios"[source], dbuf="ios"[target])
+            add("reduce", number, slot=str(slot), buf="ios"[target])
+        pending.clear()
+        sums.clear()
+
+    for number, (kind, step, source, target, peer, _, count) in enumerate(rows):
+        # A receive to slots waits for nothing: its sum is computed later, in the order of the list.
+        must_wait = kind != _RECEIVE_REDUCE and pending.intersection(waits_of[number])
+        if must_wait or (pending and step != previous):
+            sync()
+        previous = step
+        if kind == _COPY:
+            add("copy", number, buf="ios"[source], dbuf="ios"[target])
+            continue
+        pending.add(number)
+        if kind == _SEND:
+            add("send", number, peer=str(peer), buf="ios"[source])
+        elif kind == _RECEIVE_REDUCE:
+            add("recv", number, peer=str(peer), slot=str(slots))
+            sums.append((number, slots))
+            slots += count
+        else:
+            add("recv", number, peer=str(peer), buf="ios"[target])
+    if pending:
+        sync()
+    for letter, buffer in zip("ios", Buffer, strict=True):
+        has_chunks = buffer is not Buffer.SCRATCH or program.uses_scratch(rank)
+        spans = program.ranges(rank, buffer) if has_chunks else []
+        element.set(letter, " ".join(f"{low}-{past - 1}" for low, past in spans))
+    element.set("slots", str(slots))
+    return element
 
 
 def write(request: FileRequest) -> Written:
-    """What was asked for as one XML, of all ranks or of one."""
+    """Write one XML of all ranks or of one."""
     program = request.program(merge=True)
     text = emit_cpu_xml(
         program,

@@ -1,4 +1,4 @@
-"""ForestColl's tree XML: what its writer, reader and judge are."""
+"""ForestColl's tree XML: the record of the format."""
 
 from __future__ import annotations
 

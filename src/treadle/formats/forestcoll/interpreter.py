@@ -1,6 +1,6 @@
-"""Carries out ForestColl's trees: who sends must have been sent to, and in the end everybody was.
+"""Executes ForestColl's trees: a sender must have received the data, and every rank must receive them.
 
-With a plan beside it, a file is held against the plan's trees, path by path, unit by unit. Shares no code
+If there is a plan, the file is also compared with its trees, path by path and unit by unit. Shares no code
 with the writer.
 """
 
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 
 from treadle.formats.forestcoll.reader import ForestcollFile, ForestcollTree, read
 from treadle.formats.verdict import Check, Planned, Terms, Verdict, listed
@@ -20,10 +21,10 @@ _Edges = tuple[int, tuple[tuple[str, ...], ...]]
 
 
 def interpret(files: Sequence[bytes], terms: Terms) -> Verdict:
-    """Follow the trees, and compare them with a plan's; FormatError if they are malformed or hostile."""
+    """Execute the trees, and compare them with a plan's; FormatError if they are malformed or hostile."""
     file = read(files[0], terms)
     nodes = file.nodes()
-    faults = list(_followed(file, nodes))
+    faults = list(_tree_faults(file, nodes))
     detail = ""
     if terms.planned is not None:
         detail = ", then compared with the plan tree by tree"
@@ -33,8 +34,8 @@ def interpret(files: Sequence[bytes], terms: Terms) -> Verdict:
     return Verdict(Check.EXECUTED, listed(faults, MAX_VIOLATIONS), counts, len(nodes), kind, detail)
 
 
-def _followed(file: ForestcollFile, nodes: Sequence[str]) -> Iterator[str]:
-    """Trees that do not reach all nodes, and roots whose trees do not carry all their chunks."""
+def _tree_faults(file: ForestcollFile, nodes: Sequence[str]) -> Iterator[str]:
+    """Yield trees that do not reach all nodes, and roots whose trees do not carry all their chunks."""
     carried: Counter[str] = Counter()
     for tree in file.trees:
         carried[tree.root] += tree.chunks
@@ -58,10 +59,10 @@ def _followed(file: ForestcollFile, nodes: Sequence[str]) -> Iterator[str]:
 
 
 def _compared(file: ForestcollFile, planned: Planned) -> Iterator[str]:
-    """Where file and plan differ: ranks are written as numbers, other nodes by their names."""
+    """Yield the differences between file and plan: ranks are written as numbers, other nodes as names."""
     schedule = written_out(planned.schedule)
     if not isinstance(schedule, ForestSchedule) or schedule.broadcast is None or len(schedule.forests) != 1:
-        yield "the plan is no allgather of trees"
+        yield "the plan is not an allgather of trees"
         return
     forest: Trees = schedule.broadcast
     wanted: Counter[_Edges] = Counter()
@@ -77,9 +78,10 @@ def _compared(file: ForestcollFile, planned: Planned) -> Iterator[str]:
     for written in file.trees:
         own = _edges(written, forest.n_ranks)
         if own is None:
-            yield f"line {written.line}: its nodes are no ranks of the plan"
+            yield f"line {written.line}: its nodes are not ranks of the plan"
             return
         found[own] += written.chunks
+    # The file may divide shards into more or fewer chunks than the plan, so shares are compared.
     total = sum(found.values())
     if total == 0 or {key: value * total for key, value in wanted.items()} != {
         key: value * grain for key, value in found.items()
@@ -91,7 +93,7 @@ def _compared(file: ForestcollFile, planned: Planned) -> Iterator[str]:
 def _units(
     tree: Tree, forest: Trees, planned: Planned, names: Mapping[int, str]
 ) -> Iterator[tuple[_Edges, int]]:
-    """The unit trees of a weighted one, each with the nodes of its own paths, and how many are alike."""
+    """Yield the unit trees of a tree, each with the nodes of its paths, and the number of equal ones."""
     topology = planned.topology
     rows: list[list[tuple[int, tuple[str, ...]]]] = []
     for rank in range(forest.n_ranks):
@@ -103,16 +105,14 @@ def _units(
             past += int(tree.entry_units[entry])
             row.append((past, tuple(names[node] for node in nodes)))
         rows.append(row or [(tree.multiplicity, ())])
-    first = 0
-    while first < tree.multiplicity:
-        here = [next(entry for entry in row if entry[0] > first) for row in rows]
-        past = min(entry[0] for entry in here)
-        yield (tree.root, tuple(nodes for _, nodes in here)), past - first
-        first = past
+    ends = sorted({0, *(past for row in rows for past, _ in row)})
+    for first, past in pairwise(ends):
+        paths = tuple(next(nodes for end, nodes in row if end > first) for row in rows)
+        yield (tree.root, paths), past - first
 
 
 def _edges(tree: ForestcollTree, n_ranks: int) -> _Edges | None:
-    """A tree of the file in the same terms; None if a node is no rank."""
+    """Return a tree of the file in the same form; None if a node is not a rank."""
     rank = {str(number): number for number in range(n_ranks)}
     if tree.root not in rank:
         return None

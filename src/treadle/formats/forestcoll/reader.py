@@ -1,7 +1,7 @@
-"""ForestColl's tree XML as its public code writes it: a `tree` of `send`s for each root and index.
+"""Reads ForestColl's tree XML as its public code writes it: a `tree` of `send`s for each root and index.
 
-`Algo` says how many chunks each node's shard is cut into, `tree` how many of them take it and how high it is,
-`send` its ends and the nodes of its path, with commas between; names may be Python tuples, commas and all.
+`Algo` has the number of chunks of a shard, `tree` the number of chunks that use it and its height, `send` its
+ends and the nodes of its path, separated by commas; names may be Python tuples, which contain commas.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _PART = re.compile(r"[^,()\[\]'\"]+|\([^()]*\)|\[[^\[\]]*\]|'[^']*'|\"[^\"]*\"|.
 
 @dataclass(frozen=True)
 class ForestcollSend:
-    """From a node to a node, over the nodes between."""
+    """A send from a node to a node, through the nodes between."""
 
     tail: str
     head: str
@@ -36,7 +36,7 @@ class ForestcollSend:
 
 @dataclass(frozen=True)
 class ForestcollTree:
-    """Chunks that take one tree, and its sends in the file's order."""
+    """A tree, the number of chunks that use it, and its sends in the file's order."""
 
     root: str
     index: int
@@ -48,20 +48,20 @@ class ForestcollTree:
 
 @dataclass(frozen=True)
 class ForestcollFile:
-    """Trees as written, and chunks per node."""
+    """Trees as written, and the number of chunks per node."""
 
     chunks_per_node: int
     trees: tuple[ForestcollTree, ...]
 
     def nodes(self) -> tuple[str, ...]:
-        """Names of all that send, receive or are roots, numbers in them by value."""
+        """Return the names of all senders, receivers and roots, numbers in them sorted by value."""
         names = {tree.root for tree in self.trees}
         names |= {name for tree in self.trees for send in tree.sends for name in (send.tail, send.head)}
         return tuple(sorted(names, key=_by_numbers))
 
 
 def _by_numbers(name: str) -> tuple[tuple[int, int, str], ...]:
-    """A key that puts gpu2 before gpu10."""
+    """Return a sort key that puts gpu2 before gpu10."""
     parts = re.findall(r"\d{1,18}|\D+|\d+", name)
     return tuple((0, int(part), "") if part.isdecimal() else (1, 0, part) for part in parts)
 
@@ -72,7 +72,7 @@ def read(data: bytes, terms: Terms) -> ForestcollFile:
 
 
 def parse_forestcoll_xml(text: str, source: str) -> ForestcollFile:
-    """Read trees; FormatError if the text is malformed or hostile."""
+    """Read trees; FormatError if the file is malformed or hostile."""
     root = parse_xml(text, source, MAX_TEXT, remove_pis=True)
     if root.tag != "Algo":
         raise FormatError(f"<{str(root.tag)[:40]}>: expected <Algo>", source=source)
@@ -92,7 +92,7 @@ def parse_forestcoll_xml(text: str, source: str) -> ForestcollFile:
 
 
 class _Attributes(Attributes):
-    """Attributes of elements without spaces at their ends, each required."""
+    """Reader of attributes, which are stripped and required."""
 
     def name(self, element: etree._Element, key: str, most: int = MAX_NAME) -> str:
         value = element.get(key)
@@ -129,7 +129,7 @@ def _tree(read: _Attributes, element: etree._Element) -> ForestcollTree:
 
 
 def _split(path: str) -> tuple[str, ...]:
-    """Names between commas that stand in no brackets and quotes."""
+    """Split a path at the commas outside brackets and quotation marks."""
     found = [""]
     for match in _PART.finditer(path):
         if match[0] == ",":

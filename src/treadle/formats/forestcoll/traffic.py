@@ -1,4 +1,4 @@
-"""ForestColl's trees with ranks as numbers."""
+"""Converts ForestColl's trees to trees of numbered ranks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from treadle.program.foreign.traffic import NamedTree, NamedTrees
 
 
 def trees(data: bytes, terms: Terms) -> NamedTrees:
-    """The file's trees; ScheduleError for a tree that is none."""
+    """Return the file's trees; ScheduleError if one does not span all nodes, or passes through a rank."""
     file, source = read(data, terms), terms.source or "ForestColl's XML"
     nodes = file.nodes()
     rank = {name: number for number, name in enumerate(nodes)}
@@ -26,6 +26,6 @@ def trees(data: bytes, terms: Terms) -> NamedTrees:
                     f"{source}: line {tree.line}: the path from {send.tail[:40]} to {send.head[:40]} goes "
                     f"through {through[0][:40]}, which is a rank; only switches lie between"
                 )
-        ways = {rank[send.head]: send.between for send in tree.sends}
-        found.append(NamedTree(rank[tree.root], tree.chunks, parents, ways, f"line {tree.line}"))
+        between = {rank[send.head]: send.between for send in tree.sends}
+        found.append(NamedTree(rank[tree.root], tree.chunks, parents, between, f"line {tree.line}"))
     return NamedTrees(nodes, tuple(found))

@@ -1,7 +1,7 @@
 """Writes a plan's trees as ForestColl's XML.
 
-Ranks are written as their numbers and all other nodes by their names. Units of a tree that take different
-paths become trees of their own: a `send` has one path.
+Ranks are written as their numbers and all other nodes by their names. A `send` has one path, so units of a
+tree that use different paths become separate trees.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MOST_TREES = 10**6
 
 
 def write(request: FileRequest) -> Written:
-    """One XML; InfeasibleError for what is no allgather of trees with equal shards."""
+    """Write one XML; InfeasibleError unless the plan is an allgather of trees with equal shards."""
     collective, topology = request.plan.collective, request.plan.topology
     if collective.kind is not CollectiveKind.ALLGATHER:
         raise InfeasibleError(
@@ -46,8 +46,8 @@ def write(request: FileRequest) -> Written:
     lines = [f'<Algo nchunkspernode="{per_node}">']
     count = 0
     for root in range(forest.n_ranks):
-        for index, (tree, units, ways) in enumerate(_alike(forest, topology, root)):
-            lines += _written(names, tree, index, units // forest.grain, ways)
+        for index, (tree, units, paths) in enumerate(_trees(forest, topology, root)):
+            lines += _tree_lines(names, tree, index, units // forest.grain, paths)
             count += 1
             if count > _MOST_TREES:
                 raise InfeasibleError(f"forestcoll-xml: more than {_MOST_TREES} trees")
@@ -56,7 +56,7 @@ def write(request: FileRequest) -> Written:
 
 
 def _names(topology: Topology, ranks: tuple[int, ...]) -> list[str]:
-    """What each node is called; InfeasibleError for a name that would fall apart in a path."""
+    """Return the name of each node in the file; InfeasibleError for a name that is ambiguous in a path."""
     numbers = {node: str(rank) for rank, node in enumerate(ranks)}
     names = [numbers.get(node, name) for node, name in enumerate(topology.node_names)]
     for name in names:
@@ -69,45 +69,42 @@ def _names(topology: Topology, ranks: tuple[int, ...]) -> list[str]:
     return names
 
 
-_Ways = dict[int, list[int]]
+_Paths = dict[int, list[int]]
 """Nodes of the path to each rank but the root, from its parent on."""
 
 
-def _alike(forest: Forest, topology: Topology, root: int) -> Iterator[tuple[Tree, int, _Ways]]:
-    """The trees of a root, cut wherever some edge changes its path."""
+def _trees(forest: Forest, topology: Topology, root: int) -> Iterator[tuple[Tree, int, _Paths]]:
+    """Yield the trees of a root, split wherever some edge changes its path, with their numbers of units."""
     for tree in forest.trees(root):
         ends = {0, tree.multiplicity}
         for rank in range(forest.n_ranks):
             span = slice(int(tree.entry_offset[rank]), int(tree.entry_offset[rank + 1]))
             ends.update(np.cumsum(tree.entry_units[span]).tolist())
-        cuts = sorted(ends)
-        for low, high in pairwise(cuts):
-            yield tree, high - low, _ways(forest, topology, tree, low)
+        for low, high in pairwise(sorted(ends)):
+            yield tree, high - low, _paths(forest, topology, tree, low)
 
 
-def _ways(forest: Forest, topology: Topology, tree: Tree, unit: int) -> _Ways:
-    """The paths that a unit of a tree takes."""
-    found: _Ways = {}
+def _paths(forest: Forest, topology: Topology, tree: Tree, unit: int) -> _Paths:
+    """Return the paths of one unit of a tree."""
+    found: _Paths = {}
     for rank in range(forest.n_ranks):
-        entry, before = int(tree.entry_offset[rank]), 0
         if rank == tree.root:
             continue
-        while before + int(tree.entry_units[entry]) <= unit:
-            before += int(tree.entry_units[entry])
-            entry += 1
+        first, past = int(tree.entry_offset[rank]), int(tree.entry_offset[rank + 1])
+        entry = first + int(np.searchsorted(np.cumsum(tree.entry_units[first:past]), unit, side="right"))
         links = forest.path(int(tree.entry_path[entry])).tolist()
         found[rank] = [int(topology.tails[links[0]]), *(int(topology.heads[link]) for link in links)]
         if not topology.is_compute[found[rank][0]]:
             raise InfeasibleError(
-                "forestcoll-xml: a path begins at a switch that copies, which the format cannot say; solve "
+                "forestcoll-xml: the plan uses in-network multicast, which the format cannot express; solve "
                 "without --multicast"
             )
     return found
 
 
-def _written(names: list[str], tree: Tree, index: int, units: int, ways: _Ways) -> Iterator[str]:
+def _tree_lines(names: list[str], tree: Tree, index: int, units: int, paths: _Paths) -> Iterator[str]:
     children: dict[int, list[int]] = {}
-    for rank in ways:
+    for rank in paths:
         children.setdefault(int(tree.parent[rank]), []).append(rank)
     depth, order = {tree.root: 0}, [tree.root]
     sends = []
@@ -115,7 +112,7 @@ def _written(names: list[str], tree: Tree, index: int, units: int, ways: _Ways) 
         for child in children.get(rank, ()):
             depth[child] = depth[rank] + 1
             order.append(child)
-            nodes = [names[node] for node in ways[child]]
+            nodes = [names[node] for node in paths[child]]
             path = quoteattr(",".join(nodes))
             sends.append(f"    <send src={quoteattr(nodes[0])} dst={quoteattr(nodes[-1])} path={path}/>")
     height = max(depth.values())

@@ -1,4 +1,4 @@
-"""MSCCL XML: what its writer, reader and judge are."""
+"""MSCCL XML: the record of the format."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FORMATS = (
         read="treadle.formats.msccl.reader:read",
         judge="treadle.formats.msccl.interpreter:interpret",
         load="treadle.formats.msccl.loading:load",
-        deliver="treadle.formats.msccl.delivery:deliver",
+        deliver="treadle.formats.msccl.loading:deliver",
         judge_set="treadle.formats.msccl.file_selection:check_selection",
         parses_folder=True,
         files="one XML",

@@ -1,4 +1,4 @@
-"""What comes before what in a parsed text: streams, dependences, deadlocks."""
+"""Order of the steps of a parsed file: streams, dependences, deadlocks."""
 
 from __future__ import annotations
 
@@ -13,26 +13,19 @@ _Stream = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class Edges:
-    """What orders the steps of an algorithm.
-
-    Parameters
-    ----------
-    after : list of lists of int
-        Steps that each step must precede: the next of its thread block, those that wait for it, and the
-        receiving end of its message. A step's effects end before the next of these begins.
-    messages : list of lists of (int, int)
-        Sending and receiving step of every message, in order, for each stream.
-    awaited : list of int
-        The step that each step waits for; -1: none.
-    """
+    """Relations that order the steps of an algorithm."""
 
     after: list[list[int]]
+    """Steps that each step must precede: the next one of its thread block, those that wait for it, and the
+    receiving end of its message. A step's effects end before the next of these begins."""
     messages: list[list[tuple[int, int]]]
+    """Sending and receiving step of every message, in order, for each stream."""
     awaited: list[int]
+    """The step that each step waits for; -1: none."""
 
 
 def find_edges(algorithm: Algorithm) -> Edges:
-    """Order of thread blocks, dependences and messages; what does not fit is noted as a violation."""
+    """Find the order of thread blocks, dependences and messages; append contradictions to the violations."""
     after: list[list[int]] = [[] for _ in algorithm.steps]
     waits = [-1] * len(after)
     where = {(step.block, step.place): number for number, step in enumerate(algorithm.steps)}
@@ -63,7 +56,7 @@ def find_edges(algorithm: Algorithm) -> Edges:
 
 
 def _awaited(algorithm: Algorithm, number: int, where: dict[tuple[int, int], int]) -> int | None:
-    """The step that a step waits for, if there is one."""
+    """Return the step that a step waits for, if it exists."""
     step = algorithm.steps[number]
     block = algorithm.first_block[step.rank] + step.wait[0]
     awaited = where.get((block, step.wait[1]))
@@ -73,9 +66,8 @@ def _awaited(algorithm: Algorithm, number: int, where: dict[tuple[int, int], int
     if not algorithm.steps[awaited].has_dependent:
         algorithm.violations.append(f"{algorithm.steps[awaited]} is awaited and has hasdep=0")
     if step.wait[0] > 127:
-        algorithm.violations.append(
-            f"{step} waits for tb {step.wait[0]}: the highest that may be awaited is 127"
-        )
+        fault = f"{step} waits for tb {step.wait[0]}: the highest that may be awaited is 127"
+        algorithm.violations.append(fault)
     return awaited
 
 
@@ -87,17 +79,15 @@ def _paired(
         algorithm.violations.append(f"{name}: {len(sends)} sends, {len(receives)} receives")
     messages = list(zip(sends, receives, strict=False))
     for one, other in messages:
-        counts = algorithm.steps[one].count, algorithm.steps[other].count
-        if counts[0] != counts[1]:
-            algorithm.violations.append(
-                f"{name}: {algorithm.steps[one]} sends {counts[0]} chunks, "
-                f"{algorithm.steps[other]} receives {counts[1]}"
-            )
+        sent, received = algorithm.steps[one], algorithm.steps[other]
+        if sent.count != received.count:
+            fault = f"{name}: {sent} sends {sent.count} chunks, {received} receives {received.count}"
+            algorithm.violations.append(fault)
     return messages
 
 
 def find_order(algorithm: Algorithm, edges: Edges) -> list[int] | None:
-    """An order of execution; None, and a violation with the cycle, if there is a deadlock."""
+    """Return an order of execution; None, and a violation with the cycle, if there is a deadlock."""
     order = _sorted(edges.after)
     if len(order) == len(edges.after):
         return order
@@ -106,11 +96,11 @@ def find_order(algorithm: Algorithm, edges: Edges) -> list[int] | None:
 
 
 def check_slots(algorithm: Algorithm, edges: Edges, depth: int) -> None:
-    """Note a deadlock of streams that hold no more than `depth` messages.
+    """Append a violation if streams that buffer at most `depth` messages deadlock.
 
-    A send then waits for the receive `depth` messages before it. With depth 0 both ends of a message take
-    part at the same time (and so do all steps of a chain of fused steps): those steps are one node of the
-    graph, and an order inside it is a cycle.
+    A send then waits for the receive `depth` messages before it. With depth 0 both ends of a message run at
+    the same time (and so do all steps of a chain of fused steps): these steps are one node of the graph, and
+    an order inside it is a cycle.
     """
     after = [list(successors) for successors in edges.after]
     for messages in edges.messages if depth else ():
@@ -125,7 +115,7 @@ def check_slots(algorithm: Algorithm, edges: Edges, depth: int) -> None:
 
 
 def _joined(edges: Edges) -> list[list[int]]:
-    """Edges between groups of steps that messages join, each under the number of one of its steps."""
+    """Return the edges between groups of steps that messages join; one step represents its group."""
     leader = list(range(len(edges.after)))
 
     def find(step: int) -> int:
@@ -144,11 +134,12 @@ def _joined(edges: Edges) -> list[list[int]]:
 
 
 def _sorted(after: list[list[int]]) -> list[int]:
-    """Steps in an order that respects all edges, without those on or behind a cycle."""
+    """Return the steps in an order that respects all edges, without those on or behind a cycle."""
     blocked = [0] * len(after)
     for successors in after:
         for number in successors:
             blocked[number] += 1
+    # Kahn's algorithm: the list grows while it is traversed, by steps whose last predecessor is done.
     order = [number for number, count in enumerate(blocked) if not count]
     for number in order:
         for successor in after[number]:
@@ -159,13 +150,14 @@ def _sorted(after: list[list[int]]) -> list[int]:
 
 
 def _cycle(algorithm: Algorithm, after: list[list[int]], done: set[int]) -> str:
-    """A cycle among the steps that are not done."""
+    """Describe a cycle among the steps that are not done."""
     before = {
         successor: number
         for number, successors in enumerate(after)
         if number not in done
         for successor in successors
     }
+    # Every remaining step has a remaining predecessor, so following them back must repeat a step.
     number = next(number for number in range(len(after)) if number not in done)
     trail: dict[int, None] = {}
     while number not in trail:

@@ -1,4 +1,4 @@
-"""MSCCL XML as strictly as the runtimes read it; what a text means is told from the text alone."""
+"""Reads MSCCL XML as strictly as the runtimes do. Shares no code with the writer."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from treadle.formats.verdict import Terms, decoded
 from treadle.formats.xml_elements import DECLARATIONS, Attributes, line_of, parse_xml
 
 MAX_TEXT = 64 * 2**20
-"""Largest text read, characters."""
+"""Longest file that is read, in characters."""
 MAX_CHUNKS = 4 * 10**6
 """Largest number of ranks times chunks."""
 
 _COLLECTIVES = ("allreduce", "allgather", "reducescatter", "broadcast", "reduce", "alltoall")
 LIMITS = {"azure": (64, 1024, 32), "legacy": (256, 216, 32), "rccl": (64, 64, 128)}
-"""Steps of a thread block, thread blocks of a rank, channels, for each profile."""
+"""Steps of a thread block, thread blocks of a rank, and channels, for each profile."""
 LEGACY_SIZES = {"minBytes": 0, "maxBytes": 2**27}
 """Defaults of microsoft/msccl for absent attributes (src/graph/topo.cc); other runtimes require both."""
 RECEIVING = {"r", "rcs", "rrs", "rrc", "rrcs"}
@@ -34,7 +34,7 @@ class MscclStep:
 
     rank: int
     block: int
-    """Number of the thread block among those of all ranks."""
+    """Number of the thread block among all ranks' thread blocks."""
     place: int
     type: str
     source: tuple[str, int]
@@ -50,14 +50,14 @@ class MscclStep:
 
 @dataclass
 class Algorithm:
-    """A text as written, its thread blocks numbered over all ranks, and what is wrong with it so far."""
+    """A file as written, with thread blocks numbered over all ranks, and the violations found so far."""
 
     collective: str
     n_ranks: int
     n_chunks: int
     in_place: tuple[bool, ...]
     defaults: tuple[str, ...] = ()
-    """Absent attributes and the values that the runtime takes for them."""
+    """Absent attributes and the runtime's defaults."""
     sizes: list[dict[str, int]] = field(default_factory=list)
     steps: list[MscclStep] = field(default_factory=list)
     blocks: list[tuple[int, int, int, int]] = field(default_factory=list)
@@ -74,28 +74,28 @@ _REFUSED = (
     (r"<[A-Za-z/][^<>]*'", "a single quote"),
     (r"<[A-Za-z/][^<>\n]*\n", "a line break within a tag"),
 )
-"""Where the runtimes' own small parser would stumble."""
+"""Well-formed XML that the runtimes' simple parser misreads."""
 
 
 def read(data: bytes, terms: Terms) -> Algorithm:
-    """Read a text as a runtime does, by default msccl-executor-nccl."""
+    """Read a file like a runtime, by default msccl-executor-nccl."""
     text, source = decoded(data, terms, "MSCCL XML")
     return parse_msccl_xml(text, terms.profile or "azure", source)
 
 
 def first_parsed(text: str, profile: str | None, source: str) -> Algorithm:
-    """Read a text as the first runtime that reads it, or as that of a profile."""
-    refusals = []
+    """Read a file like the first runtime that accepts it, or like that of a profile."""
+    errors = []
     for name in LIMITS if profile is None else (profile,):
         try:
             return parse_msccl_xml(text, name, source)
         except FormatError as error:
-            refusals.append(error)
-    raise refusals[0]
+            errors.append(error)
+    raise errors[0]
 
 
 def parse_msccl_xml(text: str, profile: str, source: str) -> Algorithm:
-    """Read a text; FormatError where the runtime's parser would refuse it, violations where a limit fails."""
+    """Read a file; FormatError if the runtime's parser would reject it. Exceeded limits are violations."""
     read, top = Attributes(source), parse_xml(text, source, MAX_TEXT, _REFUSED)
     if top.tag != "algo":
         raise read.fail(top, "found, expected <algo>")
@@ -110,9 +110,8 @@ def parse_msccl_xml(text: str, profile: str, source: str) -> Algorithm:
     )
     if profile == "legacy" and least > most:
         raise read.fail(top, f"minBytes={least}: expected at most maxBytes={most}")
-    # return whether calls in place, out of place or both are supported
     in_place = read.number(top, "inplace", 0, 1)
-    # the legacy runtime serves one mode and ignores `outofplace`, which msccl-tools does not write
+    # The legacy runtime supports one mode and ignores `outofplace`, which msccl-tools does not write.
     out_of_place = 1 - in_place if profile == "legacy" else read.number(top, "outofplace", 0, 1)
     algorithm = Algorithm(
         collective=read.choice(top, "coll", names),
@@ -124,7 +123,7 @@ def parse_msccl_xml(text: str, profile: str, source: str) -> Algorithm:
     if algorithm.n_ranks * algorithm.n_chunks > MAX_CHUNKS:
         raise read.fail(top, f"ngpus x nchunksperloop: expected at most {MAX_CHUNKS}")
     if not algorithm.in_place:
-        raise read.fail(top, "serves neither in-place nor out-of-place calls")
+        raise read.fail(top, "supports neither in-place nor out-of-place calls")
     if n_channels > channels:
         algorithm.violations.append(f"{n_channels} channels, the limit is {channels}")
     gpus = _children(top, "gpu")
@@ -140,7 +139,7 @@ def parse_msccl_xml(text: str, profile: str, source: str) -> Algorithm:
 
 
 def _children(element: etree._Element, tag: str) -> list[etree._Element]:
-    """Return the children of one tag; others are skipped, as the runtimes do."""
+    """Return the children with one tag; the runtimes skip all others."""
     return [child for child in element if child.tag == tag]
 
 

@@ -1,9 +1,8 @@
-"""MSCCL XML as messages: the steps of all thread blocks in an order that their waits allow.
+"""Converts MSCCL XML to messages: the steps of all thread blocks in an order that their waits allow.
 
-A thread block is one thread of steps, so each of its steps waits for the one before. Messages have the sizes,
-the streams and the order of the text. Its memory is another than a program's: scratch that holds several
-versions of a chunk side by side has no counterpart, so buffers are not told apart, and what the text does
-with data is its judge's affair.
+A thread block is one thread, so each of its steps waits for the previous one. Messages keep the sizes,
+streams and order of the file. Scratch that has several versions of a chunk has no counterpart in a program,
+so buffers are not distinguished; the verifier checks what the file does with the data.
 """
 
 from __future__ import annotations
@@ -11,25 +10,23 @@ from __future__ import annotations
 from treadle.errors import ScheduleError
 from treadle.formats.msccl.interpreter_order import find_edges, find_order
 from treadle.formats.msccl.reader import RECEIVING, SENDING, Algorithm, MscclStep, first_parsed
+from treadle.formats.schedule_source import simulated_traffic
 from treadle.formats.verdict import Terms, decoded
-from treadle.program.foreign.traffic import Traffic, even_shards
-from treadle.program.program import Operation, OperationKind, program_from_operations
-from treadle.schedules.collective import CollectiveKind
+from treadle.program.foreign.traffic import Traffic
+from treadle.program.program import Operation, OperationKind
 
-_KINDS = {"reducescatter": "reduce-scatter", "reduce_scatter": "reduce-scatter"}
 _ADDING = {"rrc", "rrs", "rrcs"}
 
 
 def traffic(data: bytes, terms: Terms) -> Traffic:
-    """What the ranks send each other."""
+    """Return the messages between the ranks."""
     text, source = decoded(data, terms, "MSCCL XML")
     algorithm = first_parsed(text, terms.profile, source)
-    kind = CollectiveKind(_KINDS.get(algorithm.collective, algorithm.collective))
     n, p = algorithm.n_ranks, algorithm.n_chunks
     edges = find_edges(algorithm)
     order = find_order(algorithm, edges)
     if order is None:
-        raise ScheduleError(f"{source}: its steps wait for each other in a circle")
+        raise ScheduleError(f"{source}: its steps wait for each other in a cycle")
     first: dict[int, int] = {}
     sender: dict[int, int] = {}
     for stream in edges.messages:
@@ -50,20 +47,14 @@ def traffic(data: bytes, terms: Terms) -> Traffic:
     by_place = {(step.block, step.place): number for number, step in enumerate(algorithm.steps)}
     for number in order:
         step = algorithm.steps[number]
+        # A thread block runs in order; an explicit wait adds the step of another block.
         before = [by_place[step.block, step.place - 1]] if step.place else []
         before += [edges.awaited[number]] if edges.awaited[number] >= 0 else []
         waits = tuple(sorted({place for other in before for place in done[other]}))
         known = [*before, *([sender[number]] if number in sender else [])]
         depth[number] = 1 + max((depth[other] for other in known), default=-1)
         done[number] = _add(algorithm, operations[step.rank], step, waits, first.get(number), depth[number])
-    program = program_from_operations(
-        kind,
-        operations,
-        n_chunks=p,
-        shard_offset=even_shards(kind, n, p, terms.root),
-        root=terms.root if kind.is_rooted else -1,
-    )
-    return Traffic(program, is_runnable=False)
+    return simulated_traffic(algorithm.collective, operations, p, terms.root)
 
 
 def _add(
@@ -74,7 +65,7 @@ def _add(
     first: int | None,
     depth: int,
 ) -> tuple[int, ...]:
-    """Append what a step does; what its end is known by."""
+    """Append the operations of a step; return those that show its end."""
     _, send, receive, channel = algorithm.blocks[step.block]
     if step.type == "nop":
         return waits

@@ -1,9 +1,9 @@
-"""MSCCL XML from a program, within the limits of the runtimes that load it."""
+"""Writes a program as MSCCL XML, within the limits of the runtimes that load it."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 
 from treadle.errors import FormatError
@@ -35,6 +35,7 @@ from treadle.program.addresses import Addresses
 from treadle.program.program import OperationKind, Program
 from treadle.schedules.collective import CollectiveKind
 
+_NOP = 'type="nop" srcbuf="i" srcoff="-1" dstbuf="o" dstoff="-1" cnt="0"'
 _STEP_TYPES = {
     OperationKind.SEND: "s",
     OperationKind.RECEIVE: "r",
@@ -58,15 +59,15 @@ def emit_msccl_xml(
     Parameters
     ----------
     program : Program
-        Checked by the caller. Shards must be of one size; `in_place` decides which calls the text serves.
+        A verified program with equal shards; `in_place` decides for which calls the file is.
     profile : Profile
     name : str
-        Letters, digits and ``_.-``.
+        Only A-Z, a-z, 0-9 and ``_.-``.
     protocol : str
         Simple, LL or LL128.
     min_bytes, max_bytes : int
-        Sizes for which the runtime may choose it; max_bytes 0 means no limit. (The legacy runtime takes sizes
-        below ``maxBytes`` and knows no other way to say "no limit" than a large one.)
+        Sizes for which the runtime may choose the file; max_bytes 0 means no limit. (The legacy runtime needs
+        a limit and excludes ``maxBytes`` itself, so a large number is written for it.)
     consolidate : bool
         Gather scattered messages of one step in scratch and send them as one
         (`treadle.formats.msccl.consolidation`).
@@ -74,21 +75,21 @@ def emit_msccl_xml(
     Raises
     ------
     FormatError
-        For a name, protocol or sizes that the format does not know.
+        For an invalid name, protocol or size range.
     ScheduleError
-        If the program cannot be expressed or a limit of the profile cannot hold; the message says which.
+        If the program cannot be expressed or exceeds a limit of the profile.
 
     Notes
     -----
     Every (peer, direction, channel) stream is a thread block; one that is too long becomes several on
-    channels of their own, cut at the same messages at both ends. If thread blocks are too many, sends and
+    separate channels, split at the same messages at both ends. If thread blocks are too many, sends and
     receives of a channel share one. Thread blocks keep the order of the program's lists, a common linear
     order of all ranks, so their FIFO order adds no cycle. A step waits for the last step it needs of each
-    other thread block. The format names no root: a broadcast or reduce serves the program's root only. It
-    cannot express element counts that do not divide by n_chunks; the runtime falls back to its own
-    algorithms there. Nor can it express in-network multicast and aggregation: every step is point to point.
+    other thread block. The format has no root: a broadcast or reduce is only for the program's root. It
+    cannot express element counts that n_chunks does not divide; the runtime falls back to its own algorithms
+    for them. It has no in-network multicast and aggregation either: every step is point to point.
 
-    Both ends of a message are at the same place of that common order, so no text deadlocks however few slots
+    Both ends of a message have the same position in that common order, so no file deadlocks however few slots
     a connection has, even if each send waits for its receive.
     """
     limits = LIMITS[profile]
@@ -102,86 +103,74 @@ def emit_msccl_xml(
         pieces = consolidate_messages(pieces, limits)
     assign_channels(pieces, limits)
     ranks = [form_blocks(pieces, rank, program.n_ranks, limits) for rank in range(program.n_ranks)]
-    writer = _GpuWriter(pieces, limits)
+    addresses = [Addresses(program, rank) for rank in range(program.n_ranks)]
     channels = 1 + max(block.channel for blocks in ranks for block in blocks)
     collective = runtime_name(program.kind)
     if profile is Profile.LEGACY:
         if program.kind is CollectiveKind.REDUCE_SCATTER:
             collective = "reduce_scatter"
-        # ``maxBytes`` is the first size that is too large, never 0 for no limit; scratch for that size is
-        # allocated when the runtime starts, so texts with scratch end behind 1 GB
-        unlimited = max(2**30, 4 * min_bytes) + 1 if writer.uses_scratch else max(2**40, 4 * min_bytes)
+        # The runtime allocates scratch for the largest size when it starts, so files with scratch get 1 GB.
+        uses_scratch = any(pieces.stage_chunks) or any(len(one.scratch) for one in addresses)
+        unlimited = max(2**30, 4 * min_bytes) + 1 if uses_scratch else max(2**40, 4 * min_bytes)
         max_bytes = max_bytes + 1 if max_bytes else unlimited
     lines = [
         f'<algo name="{name}" proto="{protocol}" nchannels="{channels}" nchunksperloop="{program.n_chunks}" '
         f'ngpus="{program.n_ranks}" coll="{collective}" inplace="{int(program.in_place)}" '
         f'outofplace="{int(not program.in_place)}" minBytes="{min_bytes}" maxBytes="{max_bytes}">'
     ]
+    other_end: dict[int, int] = {}
+    """The part at the other end of each message."""
+    for sends, receives in pieces.streams().values():
+        other_end.update(zip((*sends, *receives), (*receives, *sends), strict=True))
     for rank, blocks in enumerate(ranks):
-        lines.extend(writer.lines(rank, blocks))
+        lines.extend(_gpu_lines(pieces, limits, addresses, other_end, rank, blocks))
     return "\n".join([*lines, "</algo>", ""])
 
 
-class _GpuWriter:
-    """Writes one rank after the other; a message's step at either end names both places."""
+def _gpu_lines(
+    pieces: Subchunks,
+    limits: Limits,
+    addresses: Sequence[Addresses],
+    other_end: Mapping[int, int],
+    rank: int,
+    blocks: list[MscclBlock],
+) -> Iterator[str]:
+    """Yield the lines of a rank's element."""
+    program, own = pieces.program, addresses[rank]
 
-    def __init__(self, pieces: Subchunks, limits: Limits) -> None:
-        program = pieces.program
-        self._pieces, self._limits = pieces, limits
-        self._addresses = [Addresses(program, rank) for rank in range(program.n_ranks)]
-        self._owner = program.operation_rank.tolist()
-        self._other: dict[int, int] = {}
-        """The piece at the other end of each message."""
-        for sends, receives in pieces.streams().values():
-            self._other.update(zip(sends, receives, strict=True))
-            self._other.update(zip(receives, sends, strict=True))
-
-    @property
-    def uses_scratch(self) -> bool:
-        """Whether some rank needs memory besides input and output."""
-        return any(self._pieces.stage_chunks) or any(len(place.scratch) for place in self._addresses)
-
-    def lines(self, rank: int, blocks: list[MscclBlock]) -> Iterator[str]:
-        """The rank's element."""
-        pieces, limits, addresses = self._pieces, self._limits, self._addresses[rank]
-        steps, awaited = form_steps(pieces, blocks)
-        nodes = 1 + pieces.program.n_ranks + len(blocks) + sum(map(len, steps))
-        check_limits(rank, (nodes, limits.nodes, "XML nodes"), (max(map(len, steps)), limits.steps, "steps"))
-        yield (
-            f'  <gpu id="{rank}" i_chunks="{addresses.input_chunks}" o_chunks="{addresses.output_chunks}" '
-            f's_chunks="{len(addresses.scratch) + pieces.stage_chunks[rank]}">'
-        )
-        for number, (block, made) in enumerate(zip(blocks, steps, strict=True)):
-            yield f'    <tb id="{number}" send="{block.send}" recv="{block.receive}" chan="{block.channel}">'
-            for s, (piece, other, step) in enumerate(made):
-                action = 'type="nop" srcbuf="i" srcoff="-1" dstbuf="o" dstoff="-1" cnt="0"'
-                if piece >= 0:
-                    action = self._action(piece)
-                waits = f'depid="{other}" deps="{step}" hasdep="{int((number, s) in awaited)}"'
-                yield f'      <step s="{s}" {action} {waits}/>'
-            yield "    </tb>"
-        yield "  </gpu>"
-
-    def _action(self, piece: int) -> str:
-        """What a step does, whence and whereto; a sum's source is the term that lies here."""
-        pieces = self._pieces
-        kind, program = pieces.kinds[piece], pieces.program
-        source = self._other[piece] if kind is OperationKind.RECEIVE else piece
-        target = self._other[piece] if kind is OperationKind.SEND else piece
+    def action(number: int) -> str:
+        """Return type, source and target of a step; the source of a sum is the rank's own term."""
+        piece = pieces.rows[number]
         ends = []
         for side, end, buffers, staged in (
-            ("src", source, program.source, pieces.staged_source),
-            ("dst", target, program.target, pieces.staged_target),
+            ("src", OperationKind.RECEIVE, program.source, "staged_source"),
+            ("dst", OperationKind.SEND, program.target, "staged_target"),
         ):
-            number = pieces.operation[end]
-            addresses, letter = self._addresses[self._owner[number]], "s"
-            if staged[end] >= 0:
-                place = len(addresses.scratch) + staged[end]
-            else:
-                letter = "ios"[buffers[number]]
-                place = addresses.offset(int(buffers[number]), pieces.first[end])
-            ends.append(f'{side}buf="{letter}" {side}off="{place}"')
-        return f'type="{_STEP_TYPES[kind]}" {" ".join(ends)} cnt="{pieces.count[piece]}"'
+            part, place = piece, own
+            if piece.kind is end:
+                part, place = pieces.rows[other_end[number]], addresses[pieces.peer(piece)]
+            letter, offset = "s", len(place.scratch) + getattr(part, staged)
+            if getattr(part, staged) < 0:
+                buffer = int(buffers[part.operation])
+                letter, offset = "ios"[buffer], place.offset(buffer, part.first)
+            ends.append(f'{side}buf="{letter}" {side}off="{offset}"')
+        return f'type="{_STEP_TYPES[piece.kind]}" {" ".join(ends)} cnt="{piece.count}"'
+
+    steps, awaited = form_steps(pieces, blocks)
+    nodes = 1 + program.n_ranks + len(blocks) + sum(map(len, steps))
+    check_limits(rank, (nodes, limits.nodes, "XML nodes"), (max(map(len, steps)), limits.steps, "steps"))
+    yield (
+        f'  <gpu id="{rank}" i_chunks="{own.input_chunks}" o_chunks="{own.output_chunks}" '
+        f's_chunks="{len(own.scratch) + pieces.stage_chunks[rank]}">'
+    )
+    for number, (block, rows) in enumerate(zip(blocks, steps, strict=True)):
+        yield f'    <tb id="{number}" send="{block.send}" recv="{block.receive}" chan="{block.channel}">'
+        for s, (piece, other, step) in enumerate(rows):
+            what = action(piece) if piece >= 0 else _NOP
+            waits = f'depid="{other}" deps="{step}" hasdep="{int((number, s) in awaited)}"'
+            yield f'      <step s="{s}" {what} {waits}/>'
+        yield "    </tb>"
+    yield "  </gpu>"
 
 
 _SELECTORS = {
@@ -189,11 +178,11 @@ _SELECTORS = {
     Profile.LEGACY: (Selector.LEGACY,),
     Profile.RCCL: (Selector.RCCL,),
 }
-"""Who selects in each runtime; the first unless told otherwise."""
+"""Selectors of each runtime, the default one first."""
 
 
 def write(request: FileRequest) -> Written:
-    """What was asked for as one XML."""
+    """Write one XML."""
     selectors = _SELECTORS[request.profile]
 
     def emit(program: Program) -> str:
@@ -207,7 +196,7 @@ def write(request: FileRequest) -> Written:
             consolidate=request.options.consolidate,
         )
 
-    made = spread_over_blocks(
+    file = spread_over_blocks(
         request,
         request.write(request.program(merge=True), selectors[0], emit),
         selectors[0],
@@ -215,21 +204,21 @@ def write(request: FileRequest) -> Written:
         busiest_load,
         lambda _: NOTHING_ASKED,
     )
-    cautions = root_cautions(made.grid.program)
+    cautions = root_cautions(file.grid.program)
     if request.protocol == "LL128":
         cautions += (
-            "LL128 is right only where 128 bytes are stored at once, as over NVLink: elsewhere data may "
+            "LL128 is correct only where 128 bytes are stored atomically, as over NVLink: elsewhere data may "
             "arrive wrong",
         )
     return Written(
-        files=(("", made.text.encode()),),
-        program=made.grid.program,
-        grid=made.grid,
+        files=(("", file.text.encode()),),
+        program=file.grid.program,
+        grid=file.grid,
         selectors=selectors,
         dialect=request.profile.value,
         cautions=cautions,
-        instances=made.instances,
-        carried_algbw=made.carried_algbw,
+        instances=file.instances,
+        carried_algbw=file.carried_algbw,
     )
 
 

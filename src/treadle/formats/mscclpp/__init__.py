@@ -1,4 +1,4 @@
-"""MSCCL++ execution plans: what their writer, reader and judge are."""
+"""MSCCL++ execution plans: the record of the format."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FORMATS = (
         extension=".json",
         begins=r'\{(?=[\s\S]*"gpus")',
         check=Check.EXECUTED,
-        # its thread blocks work in parallel whatever the channels of the program
+        # Thread blocks work in parallel, whatever the channels of the program are.
         options=PROGRAM_OPTIONS - {"channels"}
         | {"pipeline_bytes", "chunks", "accept_any_root", "min_size_bytes", "max_size_bytes", "protocol"},
         protocols=("Simple", "LL"),
@@ -21,7 +21,7 @@ FORMATS = (
         read="treadle.formats.mscclpp.reader:read",
         judge="treadle.formats.mscclpp.interpreter:interpret",
         load="treadle.formats.mscclpp.loading:load",
-        deliver="treadle.formats.mscclpp.delivery:deliver",
+        deliver="treadle.formats.mscclpp.loading:deliver",
         judge_set="treadle.formats.mscclpp.file_selection:check_selection",
         files="one JSON",
         readers="MSCCL++: as NCCL, or its executor alone (reduce, all-to-all)",

@@ -1,4 +1,7 @@
-"""A program divided into lanes: parts that share no chunk, one thread block each at every rank."""
+"""Divides a program into thread-block programs: parts that share no chunk, with a thread block at every rank.
+
+Each part also has the order that thread blocks and signals impose on its operations (vector clocks).
+"""
 
 from __future__ import annotations
 
@@ -13,21 +16,22 @@ from treadle.errors import ScheduleError
 from treadle.program.message_levels import message_partners
 from treadle.program.program import Buffer, OperationKind, Program
 
-# members of an enumeration are looked up slowly, and these millions of times
+# Members of an enumeration are slow to look up, and the loops below do so millions of times.
 SEND, RECEIVE, RECEIVE_REDUCE, COPY = map(int, OperationKind)
 INPUT, OUTPUT = int(Buffer.INPUT), int(Buffer.OUTPUT)
 
 PARALLEL = 32
-"""Thread blocks of a rank that work side by side, where there is work for so many."""
+"""Thread blocks of a rank that work concurrently, if there is enough work for them."""
 REMEDY = "solve with fewer trees (--trees 1) or chunks, or write MSCCL XML instead"
 
 
 def chunk_groups(program: Program) -> list[list[int]]:
-    """Operations by the finest division of the chunks that no operation's range straddles.
+    """Group operations by the finest division of the chunks that no operation's range crosses.
 
-    Every operation is in one group, in the order of its number; operations of different groups touch no
-    common chunk, so no dependence joins them.
+    Every operation is in one group, in the order of its number. Operations of different groups use no common
+    chunk, so they do not depend on each other.
     """
+    # A group ends where no range of an earlier operation reaches the first chunk of the next one.
     order = np.argsort(program.first, kind="stable")
     first, past = program.first[order], (program.first + program.count)[order]
     reach = np.maximum.accumulate(past)
@@ -39,49 +43,9 @@ def chunk_groups(program: Program) -> list[list[int]]:
     return members
 
 
-def assign_blocks(
-    program: Program, groups: Sequence[Sequence[int]], room: int, most: int, *, alike: bool = False
-) -> list[list[int]]:
-    """Groups assigned to lanes evenly, at most `room` operations of a rank in each.
-
-    There are `PARALLEL` lanes, or fewer if there are fewer groups, or more if they don't hold all. `alike`: a
-    lane's groups move the same amounts, as pipelines ask.
-
-    Raises
-    ------
-    ScheduleError
-        If there are more than `most` lanes. A group of more than `room` operations has a lane of its own.
-    """
-    owner = program.operation_rank
-    lanes: list[list[int]] = [[] for _ in range(min(PARALLEL, most, len(groups)))]
-    loads = np.zeros((len(lanes), program.n_ranks), dtype=np.int64)
-    amounts: list[frozenset[int] | None] = [None] * len(lanes)
-    for group in groups:
-        amount = frozenset(program.count[list(group)].tolist()) if alike else None
-        weight = np.bincount(owner[list(group)], minlength=program.n_ranks)
-        after = (loads + weight).max(axis=1, initial=0)
-        others = np.array([found not in (None, amount) for found in amounts], dtype=bool)
-        after[others] = np.iinfo(np.int64).max
-        place = int(after.argmin())
-        if lanes[place] and after[place] > room:
-            place = len(lanes)
-            lanes.append([])
-            amounts.append(None)
-            loads = np.concatenate([loads, np.zeros((1, program.n_ranks), dtype=np.int64)])
-        amounts[place] = amount
-        lanes[place].extend(group)
-        loads[place] += weight
-    if len(lanes) > most:
-        raise ScheduleError(
-            f"MSCCL++: needs {len(lanes)} thread blocks a rank of {room} operations each, the limit is "
-            f"{most}; {REMEDY}"
-        )
-    return [sorted(lane) for lane in lanes]
-
-
 @dataclass(frozen=True)
 class Operations:
-    """A program's operations as lists: what is in arrays is looked up slowly, and this millions of times."""
+    """A program's operations as lists, because single elements of arrays are slow to look up."""
 
     owner: list[int]
     kind: list[int]
@@ -99,11 +63,11 @@ class Operations:
     """The send of each receive."""
 
     def count(self, number: int) -> int:
-        """How many chunks an operation moves."""
+        """Return the number of chunks that an operation moves."""
         return self.past[number] - self.first[number]
 
     def memory(self, buffer: int) -> int:
-        """The memory that a buffer is: in place, INPUT and OUTPUT are one."""
+        """Return the memory of a buffer: in place, INPUT and OUTPUT are the same."""
         return INPUT if self.is_in_place and buffer == OUTPUT else buffer
 
     def touches(self, number: int, memory: int, first: int, past: int) -> tuple[bool, bool]:
@@ -117,18 +81,12 @@ class Operations:
 
 
 def list_operations(program: Program) -> Operations:
-    """Operations of a program, the i-th send of a stream with its i-th receive.
-
-    Raises
-    ------
-    ScheduleError
-        If something is received that nobody sends.
-    """
+    """Convert a program's operations to lists, and pair the i-th send of a stream with its i-th receive."""
     partner = message_partners(program)
     receives = np.flatnonzero(np.isin(program.operation_kind, (RECEIVE, RECEIVE_REDUCE)))
     lost = receives[partner[receives] < 0]
     if lost.size:
-        raise ScheduleError(f"MSCCL++: operation {lost[0]} receives what nobody sends")
+        raise ScheduleError(f"MSCCL++: operation {lost[0]} receives what no rank sends")
     send_of = dict(zip(receives.tolist(), partner[receives].tolist(), strict=True))
     return Operations(
         program.operation_rank.tolist(),
@@ -147,20 +105,20 @@ def list_operations(program: Program) -> Operations:
 
 @dataclass
 class Block:
-    """Some of a program's operations with the order that thread blocks and signals impose on them."""
+    """A thread-block program of all ranks, and the order that blocks and signals impose on its operations."""
 
     program: Program
     all: Operations
-    """Those of other lanes too."""
+    """Operations of the entire program."""
     numbers: list[int]
     _clock: dict[int, tuple[int, ...]] = field(default_factory=dict)
 
     @cached_property
     def by_rank(self) -> dict[int, list[int]]:
-        """Operations of each rank that has some, in order; sends, and sums, of the same chunks are together.
+        """Operations of each rank, in order; sends, and sums, of the same chunks are together.
 
-        Sends leave earlier than receives of other chunks, never than other sends: each channel has its
-        messages in the order of the other end, and no wait comes earlier.
+        Sends may precede receives of other chunks, but never other sends: the messages of each channel have
+        the same order at both ends, and no wait moves forward.
         """
         found: dict[int, list[int]] = defaultdict(list)
         for number in self.numbers:
@@ -170,20 +128,25 @@ class Block:
                 place = self._behind(own, number, (RECEIVE, RECEIVE_REDUCE), SEND)
             elif kind == RECEIVE_REDUCE:
                 end = self._behind(own, number, (SEND,), RECEIVE_REDUCE)
-                begin, every = end, self.all
-                while (
-                    end < place
-                    and begin
-                    and every.kind[other := own[begin - 1]] == RECEIVE_REDUCE
-                    and (every.first[other], every.past[other]) == (every.first[number], every.past[number])
-                ):
+                begin = end
+                while end < place and begin and self._is_same(own[begin - 1], number, RECEIVE_REDUCE):
                     begin -= 1
+                # Move the earlier sums of these chunks to the end, so that all of them become one operation.
                 own[begin:] = own[end:] + own[begin:end]
             own.insert(place, number)
         return dict(found)
 
+    def _is_same(self, other: int, number: int, kind: int) -> bool:
+        """Whether another operation has this kind and the same chunks."""
+        every = self.all
+        chunks = (every.first[number], every.past[number])
+        return every.kind[other] == kind and (every.first[other], every.past[other]) == chunks
+
     def _behind(self, before: Sequence[int], number: int, passed: Sequence[int], kind: int) -> int:
-        """Place behind the last of the same kind and chunks, if only others of `passed` kinds are between."""
+        """Return the position after the last operation of the same kind and chunks, or the end.
+
+        It is the end if any operation in between is not of a `passed` kind or has common chunks.
+        """
         every, place = self.all, len(before)
         while place and every.kind[before[place - 1]] in passed:
             other = before[place - 1]
@@ -191,15 +154,13 @@ class Block:
                 return len(before)
             place -= 1
         last = before[place - 1] if place else -1
-        is_same = last >= 0 and every.kind[last] == kind
-        same_chunks = (every.first[number], every.past[number])
-        if is_same and (every.first[last], every.past[last]) == same_chunks:
+        if last >= 0 and self._is_same(last, number, kind):
             return place if kind != SEND or every.source[last] == every.source[number] else len(before)
         return len(before)
 
     @cached_property
     def list_index(self) -> dict[int, int]:
-        """Where each operation stands in its rank's list, from 1."""
+        """Position of each operation in its rank's list, from 1."""
         return {
             number: place
             for numbers in self.by_rank.values()
@@ -207,42 +168,32 @@ class Block:
         }
 
     def order(self) -> None:
-        """Find what comes before what.
-
-        Raises
-        ------
-        ScheduleError
-            If blocks that run their lists in order would wait for each other.
-        """
-        owner, send_of = self.all.owner, self.all.send_of
+        """Compute the vector clocks; ScheduleError if blocks that run their lists in order would deadlock."""
+        send_of, clocks = self.all.send_of, self._clock
         now = {rank: [0] * self.program.n_ranks for rank in self.by_rank}
-        queues = {rank: iter(numbers) for rank, numbers in self.by_rank.items()}
-        heads = {rank: next(queue) for rank, queue in queues.items()}
+        done = dict.fromkeys(self.by_rank, 0)
         moving = True
-        while heads and moving:
+        while moving:
             moving = False
-            for rank in list(heads):
-                while rank in heads:
-                    number = heads[rank]
-                    if number in send_of and send_of[number] not in self._clock:
-                        break
-                    clock = now[rank]
+            for rank, numbers in self.by_rank.items():
+                clock = now[rank]
+                while done[rank] < len(numbers):
+                    number = numbers[done[rank]]
                     if number in send_of:
-                        clock[:] = map(max, clock, self._clock[send_of[number]])
-                    clock[owner[number]] = self.list_index[number]
-                    self._clock[number] = tuple(clock)
+                        if send_of[number] not in clocks:
+                            break
+                        clock[:] = map(max, clock, clocks[send_of[number]])
+                    done[rank] += 1
+                    clock[rank] = done[rank]
+                    clocks[number] = tuple(clock)
                     moving = True
-                    following = next(queues[rank], None)
-                    if following is None:
-                        del heads[rank]
-                    else:
-                        heads[rank] = following
-        if heads:
-            number = min(heads.values())
+        left = [numbers[done[rank]] for rank, numbers in self.by_rank.items() if done[rank] < len(numbers)]
+        if left:
+            number = min(left)
             kind = OperationKind(self.all.kind[number]).name.lower()
             raise ScheduleError(
-                f"MSCCL++: rank {owner[number]}: {kind} of chunk "
-                f"{self.all.first[number]} waits in a circle when a thread block keeps the list's order"
+                f"MSCCL++: rank {self.all.owner[number]}: {kind} of chunk {self.all.first[number]} waits in "
+                "a cycle when a thread block keeps the list's order"
             )
 
     def is_before(self, one: int, other: int) -> bool:
@@ -262,8 +213,38 @@ def make_blocks(
     *,
     alike: bool = False,
 ) -> Iterator[Block]:
-    """Lanes of a program, in order, each with its order found; `alike` as for `assign_blocks`."""
-    for numbers in assign_blocks(program, groups, room, most, alike=alike):
-        lane = Block(program, operations, numbers)
+    """Yield thread-block programs of whole groups, with at most `room` operations per rank in each.
+
+    There are `PARALLEL` of them, fewer if there are fewer groups, or more if they do not fit. With `alike`,
+    the groups of a thread block move the same amounts, as pipelines need. A group of more than `room`
+    operations is separate. ScheduleError if there are more than `most`.
+    """
+    owner = program.operation_rank
+    lanes: list[list[int]] = [[] for _ in range(min(PARALLEL, most, len(groups)))]
+    loads = np.zeros((len(lanes), program.n_ranks), dtype=np.int64)
+    amounts: list[frozenset[int] | None] = [None] * len(lanes)
+    for group in groups:
+        amount = frozenset(program.count[list(group)].tolist()) if alike else None
+        weight = np.bincount(owner[list(group)], minlength=program.n_ranks)
+        # The group goes where the fullest rank then has the fewest operations.
+        after = (loads + weight).max(axis=1, initial=0)
+        others = np.array([found not in (None, amount) for found in amounts], dtype=bool)
+        after[others] = np.iinfo(np.int64).max
+        place = int(after.argmin())
+        if lanes[place] and after[place] > room:
+            place = len(lanes)
+            lanes.append([])
+            amounts.append(None)
+            loads = np.concatenate([loads, np.zeros((1, program.n_ranks), dtype=np.int64)])
+        amounts[place] = amount
+        lanes[place].extend(group)
+        loads[place] += weight
+    if len(lanes) > most:
+        raise ScheduleError(
+            f"MSCCL++: needs {len(lanes)} thread blocks a rank of {room} operations each, the limit is "
+            f"{most}; {REMEDY}"
+        )
+    for numbers in lanes:
+        lane = Block(program, operations, sorted(numbers))
         lane.order()
         yield lane

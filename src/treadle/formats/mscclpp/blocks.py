@@ -1,9 +1,9 @@
-"""Thread blocks of an MSCCL++ plan: how each message travels, and what each rank does in a lane."""
+"""Thread blocks of an MSCCL++ plan: the path of each message, and the JSON of each rank."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,16 +15,16 @@ from treadle.program.program import Program
 from treadle.topologies.topology import Topology
 
 PEERS = 8
-"""Channels, and so remote ends, of one operation."""
+"""Most channels, and so remote ends, of one operation."""
 
 _Json = dict[str, Any]
 _Key = tuple[int, int, int]
-"""A channel: peer, lane, the program's channel."""
+"""A channel: peer, thread block, the program's channel."""
 
 
 @dataclass(frozen=True)
 class Fabric:
-    """What a plan may use between ranks."""
+    """Connections between ranks that a plan may use."""
 
     program: Program
     topology: Topology
@@ -32,25 +32,21 @@ class Fabric:
     switch_channels: bool
 
     def channel_type(self, rank: int, peer: int) -> str:
-        """Direct loads and stores within a domain, a proxy beyond."""
+        """Return memory (loads and stores) within a domain, port (a proxy) between domains."""
         return "memory" if self.domains[rank] == self.domains[peer] else "port"
 
     def switch_of(self, send: int) -> int:
-        """The switch that a send passes first, or -1."""
+        """Return the first switch on the path of a send, or -1."""
         path = int(self.program.path[send])
-        if path < 0 or not len(self.program.links(path)):
-            return -1
-        link = int(self.program.links(path)[0])
-        for node in (int(self.topology.tails[link]), int(self.topology.heads[link])):
-            if not self.topology.is_compute[node]:
-                return node
-        return -1
+        links = self.program.links(path)[:1] if path >= 0 else ()
+        ends = (int(nodes[link]) for link in links for nodes in (self.topology.tails, self.topology.heads))
+        return next((node for node in ends if not self.topology.is_compute[node]), -1)
 
     def is_operation(self, sends: Sequence[int], *, sums: bool) -> bool:
-        """Whether the plan makes the sends one operation of a switch that works for ranks that ask.
+        """Whether the sends are one GPU-initiated operation of a switch in the plan.
 
-        One passes the switch, and the others' paths begin (sums: end) there. What the plan sends from rank to
-        rank goes so: an operation would cross links that the plan's throughput does not count.
+        The path of one send passes the switch, and the others' paths begin (sums: end) there. Other sends of
+        the plan are from rank to rank: an in-network operation would cross links that its throughput ignores.
         """
         switches = {self.switch_of(send) for send in sends}
         if not self.switch_channels or len(switches) != 1 or -1 in switches:
@@ -64,29 +60,12 @@ class Fabric:
 
 @dataclass
 class MscclppBlock:
-    """One thread block; channels and buffers are counted from 0 within it, type by type."""
+    """One thread block; its channels and buffers are numbered from 0, by type."""
 
     operations: list[_Json] = field(default_factory=list)
     channels: dict[str, list[_Key]] = field(default_factory=lambda: {"memory": [], "port": []})
     buffers: dict[str, list[tuple[int, str]]] = field(default_factory=lambda: {"memory": [], "port": []})
     switches: list[tuple[str, tuple[int, ...]]] = field(default_factory=list)
-
-    @property
-    def length(self) -> int:
-        """Operations, those within pipelines too."""
-        return sum(1 + len(operation.get("ops", ())) for operation in self.operations)
-
-    @property
-    def has_pipeline(self) -> bool:
-        """Whether slices flow through it."""
-        return any("iter_context" in operation for operation in self.operations)
-
-    def resources(self) -> Iterator[tuple[str, int]]:
-        """What of the executor's tables it takes."""
-        for kind in ("memory", "port"):
-            yield f"{kind} channels", len(self.channels[kind])
-            yield f"{kind} buffers", len(self.buffers[kind])
-        yield "switch channels", len(self.switches)
 
 
 class MscclppGpu:
@@ -98,20 +77,20 @@ class MscclppGpu:
         self.blocks: list[MscclppBlock] = []
         self.scratch_chunks = len(addresses.scratch)
         self.groups: set[tuple[str, tuple[int, ...]]] = set()
-        """Groups of switches that it takes part in; all ranks of a group must."""
+        """Groups of ranks at a switch, by buffer; all ranks of a group must list it."""
 
     @property
     def n_chunks(self) -> int:
-        """Chunks of all its buffers."""
+        """Chunks of all buffers."""
         return self.addresses.input_chunks + self.addresses.output_chunks + self.scratch_chunks
 
     def stage(self, count: int) -> int:
-        """Room for `count` chunks in scratch; its place."""
+        """Reserve `count` chunks of scratch and return their position."""
         self.scratch_chunks += count
         return self.scratch_chunks - count
 
     def to_json(self) -> _Json:
-        """The rank's entry of the plan."""
+        """Return the rank's entry of the plan."""
         channels = {
             kind: sorted({key for block in self.blocks for key in block.channels[kind]})
             for kind in ("memory", "port")
@@ -122,11 +101,10 @@ class MscclppGpu:
                 for buffer in buffers:
                     access[buffer].add(kind)
         remote, switches = sorted(access), sorted(self.groups)
-        entries: list[_Json] = [
-            {"channel_type": kind, "connected_to": [key[0] for key in keys]}
-            for kind, keys in channels.items()
-            if keys
-        ]
+        entries: list[_Json] = _by_kind(
+            ("channel_type", "connected_to"),
+            {kind: [key[0] for key in keys] for kind, keys in channels.items()},
+        )
         entries += [
             {
                 "channel_type": "switch",
@@ -137,21 +115,16 @@ class MscclppGpu:
         ]
         blocks: list[_Json] = []
         for number, block in enumerate(self.blocks):
-            used = [
-                {"channel_type": kind, "channel_ids": [channels[kind].index(key) for key in keys]}
-                for kind, keys in block.channels.items()
-                if keys
-            ]
-            if block.switches:
-                ids = [switches.index(switch) for switch in block.switches]
-                used.append({"channel_type": "switch", "channel_ids": ids})
-            refs = [
-                {"access_channel_type": kind, "remote_buffer_ids": [remote.index(one) for one in buffers]}
-                for kind, buffers in block.buffers.items()
-                if buffers
-            ]
+            ids = {kind: [channels[kind].index(key) for key in keys] for kind, keys in block.channels.items()}
+            ids["switch"] = [switches.index(switch) for switch in block.switches]
+            refs = {kind: [remote.index(one) for one in buffers] for kind, buffers in block.buffers.items()}
             blocks.append(
-                {"id": number, "ops": block.operations, "channels": used, "remote_buffer_refs": refs}
+                {
+                    "id": number,
+                    "ops": block.operations,
+                    "channels": _by_kind(("channel_type", "channel_ids"), ids),
+                    "remote_buffer_refs": _by_kind(("access_channel_type", "remote_buffer_ids"), refs),
+                }
             )
         return {
             "id": self.rank,
@@ -168,20 +141,25 @@ class MscclppGpu:
         }
 
 
+def _by_kind(keys: tuple[str, str], lists: Mapping[str, list[int]]) -> list[_Json]:
+    """Return an object with a kind and its numbers for each kind that has any."""
+    return [dict(zip(keys, (kind, numbers), strict=True)) for kind, numbers in lists.items() if numbers]
+
+
 @dataclass
 class Messages:
-    """How the messages of a lane travel; keys are sends."""
+    """Transport of the messages of a thread-block program; keys are sends."""
 
     pulled: set[int] = field(default_factory=set)
-    """Read from the sender's memory by the receiver that sums."""
+    """Sends that the receiver reads from the sender's memory and adds."""
     staged: dict[int, int] = field(default_factory=dict)
-    """Brought to the receiver's scratch, at this place."""
+    """Positions in the receiver's scratch of sends that are stored there."""
     stored: set[int] = field(default_factory=set)
-    """Brought by a switch that sums and multicasts at once."""
+    """Sends that a switch does as part of a combined sum and multicast."""
 
 
 def route_messages(fabric: Fabric, lane: Block, gpus: Sequence[MscclppGpu]) -> Messages:
-    """Decide for every message of a lane how it travels."""
+    """Choose the transport of every message of a thread-block program."""
     every, found = lane.all, Messages()
     for send in lane.numbers:
         receive = every.receive_of.get(send)
@@ -189,6 +167,7 @@ def route_messages(fabric: Fabric, lane: Block, gpus: Sequence[MscclppGpu]) -> M
             continue
         sender, receiver = every.owner[send], every.owner[receive]
         if every.kind[receive] == RECEIVE_REDUCE:
+            # A pulled message needs no scratch, but its data must stay unchanged until they are read.
             near = fabric.channel_type(sender, receiver) == "memory"
             if near and _is_stable(lane, send, receive):
                 found.pulled.add(send)
@@ -200,23 +179,23 @@ def route_messages(fabric: Fabric, lane: Block, gpus: Sequence[MscclppGpu]) -> M
 
 
 def _is_stable(lane: Block, send: int, receive: int) -> bool:
-    """Whether nothing overwrites what is sent before the receiver has read it."""
+    """Whether the sent data stay unchanged until the receiver has read them."""
     every = lane.all
     memory, first, past = every.memory(every.source[send]), every.first[send], every.past[send]
     for later in lane.by_rank[every.owner[send]][lane.list_index[send] :]:
         _, writes = every.touches(later, memory, first, past)
-        # what another rank puts here may arrive as soon as that rank begins to
+        # Data that another rank puts here may arrive as soon as that rank begins to send them.
         if writes and not lane.is_before(receive, every.send_of.get(later, later)):
             return False
     return True
 
 
 def _is_free(lane: Block, send: int, receive: int) -> bool:
-    """Whether all earlier use of the target is over when the sender begins to put."""
+    """Whether all earlier use of the target is complete when the sender begins to put."""
     every = lane.all
     memory, first, past = every.memory(every.target[receive]), every.first[receive], every.past[receive]
     return all(
-        # what was sent is read until its receiver has it: by the receiver itself, or by the proxy
+        # Sent data are read until the receiver has them: by the receiver itself, or by the proxy.
         lane.is_before(every.receive_of.get(earlier, earlier), send)
         for earlier in lane.by_rank[every.owner[receive]][: lane.list_index[receive] - 1]
         if any(every.touches(earlier, memory, first, past))
@@ -224,12 +203,9 @@ def _is_free(lane: Block, send: int, receive: int) -> bool:
 
 
 def find_stars(fabric: Fabric, lane: Block, messages: Messages) -> dict[int, tuple[int, ...]]:
-    """Sums of an allreduce that one switch makes for a rank, which hands them out through it at once.
+    """Find the sums of an allreduce that a switch computes for one rank and multicasts to all.
 
-    Returns
-    -------
-    dict
-        From the first receive-reduce of such a star to its ranks; its broadcast is added to `stored`.
+    Return the ranks of each such star by its first receive-reduce, and add its sends to `stored`.
     """
     every = lane.all
     stars: dict[int, tuple[int, ...]] = {}
@@ -243,7 +219,8 @@ def find_stars(fabric: Fabric, lane: Block, messages: Messages) -> dict[int, tup
             sums = [i for i in same if every.kind[i] == RECEIVE_REDUCE]
             sends = [i for i in same if every.kind[i] == SEND]
             place = numbers.index(sums[0]) if sums else 0
-            if numbers[place : place + len(sums)] != sums:  # others are between: two sums, not one
+            # With other operations between them, these would be two sums.
+            if numbers[place : place + len(sums)] != sums:
                 continue
             if not sums or same != sums + sends or any(send in messages.staged for send in sends):
                 continue

@@ -1,9 +1,8 @@
-"""Follows the choice of MSCCL++ among several plans: the table of its selector against the plans themselves.
+"""Verifies MSCCL++'s choice among several plans: the table of its selector against the plans themselves.
 
-A plan has to be taken for the first and last sizes of its range and for one between, if its chunks divide
-them into whole 16 bytes, and for none outside; and the plan that is taken must not end in an error: its own
-range, chunks, ranks and mode have to serve the call. Shares no code with what writes the plans or the
-selector.
+A plan must be chosen for the first and last sizes of its range and for one between, if its chunks divide them
+into multiples of 16 bytes, and for none outside; and the chosen plan must not fail: its own range, chunks,
+ranks and mode must match the call. Shares no code with the modules that write the plans or the selector.
 
 Source: ``checkMessageSize`` and ``ExecutionPlan::Impl`` of src/core/executor/execution_plan.cc of
 microsoft/mscclpp.
@@ -22,7 +21,7 @@ from treadle.formats.verdict import RangedFile
 _MOST_BYTES = 2**32 - 1
 _SELECTOR = "treadle_set.py"
 _NCCL = ("allgather", "reducescatter", "allreduce", "broadcast")
-"""What the NCCL interface hands to plans."""
+"""Collectives for which the NCCL interface uses plans."""
 
 
 class _Row(NamedTuple):
@@ -42,53 +41,48 @@ class _Row(NamedTuple):
 def check_selection(
     texts: Sequence[RangedFile], files: Mapping[str, bytes], _dialect: str | None
 ) -> tuple[str, ...]:
-    """What is wrong with the choices among plans that lie in one folder; empty if nothing is.
-
-    Raises
-    ------
-    FormatError
-        If the selector has no table.
-    """
+    """Return the wrong choices among the plans of one folder; FormatError if the selector has no table."""
     rows = _rows(files[_SELECTOR].decode())
     plans: dict[str, Any] = {}
     for text in texts:
         try:
             plans[text.file] = json.loads(text.data)
         except ValueError as error:
-            raise FormatError(f"no JSON: {error}", source=text.file) from None
+            raise FormatError(f"not valid JSON: {error}", source=text.file) from None
     called = [text for text in texts if plans[text.file]["collective"] in _NCCL]
     found = [
-        f"{row.file}: the selector knows it, the folder does not" for row in rows if row.file not in plans
+        f"{row.file}: in the selector's table, but not in the folder" for row in rows if row.file not in plans
     ]
     names = [plan["name"] for plan in plans.values()]
     found += [f"two plans are named {name}" for name in names if names.count(name) > 1]
     for text in called:
-        found += _misled(text, plans, [row for row in rows if row.file in plans])
+        found += _wrong_choices(text, plans, [row for row in rows if row.file in plans])
     return tuple(dict.fromkeys(found))
 
 
-def _misled(text: RangedFile, plans: Mapping[str, Any], rows: Sequence[_Row]) -> Iterator[str]:
+def _wrong_choices(text: RangedFile, plans: Mapping[str, Any], rows: Sequence[_Row]) -> Iterator[str]:
+    """Yield sizes for which another plan than that of the range is chosen, or one that would fail."""
     plan = plans[text.file]
     chunks = max(max(gpu["input_chunks"], gpu["output_chunks"]) for gpu in plan["gpus"])
     end = _MOST_BYTES if text.max_bytes is None else min(text.max_bytes, _MOST_BYTES)
     for units, belongs in text.tried(16 * chunks, end):
         size = units * 16 * chunks
         called = (plan["collective"], len(plan["gpus"]), text.in_place, text.root)
-        taken = (
+        matching = (
             row
             for row in rows
             if row.first <= size <= row.last
             and size % row.unit == 0
             and (row.collective, row.ranks, row.in_place, row.root) == called
         )
-        row = next(taken, None)
+        row = next(matching, None)
         file = None if row is None else row.file
         if row is not None and not _serves(plans[row.file], row, size, text):
-            yield f"{row.file}: taken for {size} bytes, which it does not serve"
+            yield f"{row.file}: chosen for {size} bytes, which it does not support"
         elif belongs and file != text.file and not (text.fills_in and file is not None):
-            yield f"{text.file}: not taken for {size} bytes, but {file or 'none'}"
+            yield f"{text.file}: not chosen for {size} bytes, but {file or 'none'}"
         elif not belongs and file == text.file:
-            yield f"{text.file}: taken for {size} bytes, which is outside its range"
+            yield f"{text.file}: chosen for {size} bytes, which is outside its range"
 
 
 def _serves(plan: Any, row: _Row, size: int, text: RangedFile) -> bool:
@@ -110,7 +104,7 @@ def _serves(plan: Any, row: _Row, size: int, text: RangedFile) -> bool:
 
 
 def _rows(module: str) -> list[_Row]:
-    """The table of a selector, which is read and not run."""
+    """Return the table of a selector, which is parsed and not executed."""
     for node in ast.parse(module).body:
         if isinstance(node, ast.Assign) and [ast.unparse(one) for one in node.targets] == ["PLANS"]:
             return [_Row(*row) for row in ast.literal_eval(node.value)]

@@ -1,4 +1,4 @@
-"""Thread blocks of an MSCCL++ plan at work, and what each knows of the others (vector clocks)."""
+"""State of the thread blocks of an MSCCL++ plan, with their knowledge of each other (vector clocks)."""
 
 from __future__ import annotations
 
@@ -11,17 +11,16 @@ from treadle.errors import FormatError
 from treadle.formats.mscclpp.reader import MOVES, ExecutionPlan, MscclppOperation
 
 Clock = dict[int, int]
-"""For each block and proxy, how many of its moves are known to be over."""
-
+"""Number of moves of each block and proxy that are known to be complete."""
 
 _MOST_RELEASED = 2**22
-"""Most releases of a semaphore at first that are held."""
+"""Most initial releases of a semaphore that are stored."""
 _MAX_VISITS = 10**7
-"""Most nodes that are looked at in vain: some ten seconds."""
+"""Most nodes that are visited without result: about ten seconds."""
 
 
 class News(NamedTuple):
-    """Content of a signal: moves that are over, ranks that have begun, and nodes of `ReadOrder`."""
+    """Content of a signal: complete moves, ranks that have begun, and nodes of `ReadOrder`."""
 
     clock: Clock
     there: set[int]
@@ -29,12 +28,12 @@ class News(NamedTuple):
 
 
 class ReadOrder:
-    """Reads that are over before an access, where packets carry the order.
+    """Order of reads and later accesses where packets synchronize.
 
-    A packet is written after the reads that its data come from, and read after it was written, thread by
-    thread: each element of a chunk by itself. So nodes are moves of single units by packets, and the points
-    where all threads of a block meet; an access comes after the reads of all nodes that lead to it. Stores to
-    plain memory are not ordered so: a packet has no fence.
+    A packet is written after the reads of its data, and read after it was written, each element by a thread
+    of its own. So nodes are moves of single units by packets, and the points where all threads of a block
+    synchronize; an access comes after the reads of all nodes that lead to it. Stores to plain memory are not
+    ordered like this: a packet has no fence.
     """
 
     def __init__(self) -> None:
@@ -43,13 +42,13 @@ class ReadOrder:
         self._visits = 0
 
     def add(self, before: Iterable[int], known: Clock) -> int:
-        """Append a node after others; `known` is what its threads know to be over by signals."""
+        """Append a node after others; `known` is the clock of its threads from signals."""
         self._before.append(tuple(before))
         self._known.append(known)
         return len(self._before) - 1
 
     def is_over(self, start: int, who: int, count: int, read: int | None) -> bool:
-        """Whether a read, by its mover and count and, if packets did it, its node, comes before a node."""
+        """Whether a read (mover, count, and node if it was of packets) comes before a node."""
         seen, left = {start}, deque([start])
         while left:
             node = left.popleft()
@@ -69,7 +68,7 @@ _N = TypeVar("_N")
 
 
 class Worker(ABC, Generic[_N]):
-    """A thread block with the operations that it has left."""
+    """A thread block with its remaining operations."""
 
     def __init__(self, rank: int, operations: Iterator[MscclppOperation]) -> None:
         self.rank, self.operations = rank, operations
@@ -84,11 +83,11 @@ class Worker(ABC, Generic[_N]):
         """Take in the content of a signal."""
 
     def line_up(self) -> None:
-        """Let all threads know what any of them has heard or done."""
+        """Synchronize all threads of the block."""
 
     def hear_all(self, queues: Sequence[deque[_N]]) -> bool:
-        """Take a signal out of each queue; False, and nothing is taken, if one has too few."""
-        wanted = Counter(map(id, queues))  # a plan may name a queue twice
+        """Take a signal out of each queue; return False without effect if one has too few."""
+        wanted = Counter(map(id, queues))  # A plan may name a queue twice.
         if any(len(queue) < wanted[id(queue)] for queue in queues):
             return False
         for queue in queues:
@@ -97,7 +96,7 @@ class Worker(ABC, Generic[_N]):
 
 
 class BlockAtWork(Worker[News]):
-    """A thread block at work."""
+    """A thread block, with clocks of all its threads (`known`) and of single threads (`heard`)."""
 
     def __init__(
         self,
@@ -115,11 +114,11 @@ class BlockAtWork(Worker[News]):
         self.heard_there: set[int] = {rank}
         self.node = -1 if order is None else order.add((), self.known)
         self.since: list[int] = []
-        """Nodes that single threads know of; all do after the next ``nop``."""
+        """Nodes that precede single threads; all threads follow them after the next ``nop``."""
 
     def line_up(self) -> None:
-        """All threads know what any of them has heard or done."""
-        self.known = dict(self.known)  # nodes keep the older one
+        """Synchronize all threads: each knows what any of them has done or received."""
+        self.known = dict(self.known)  # Nodes keep the older one.
         merge(self.known, self.heard)
         self.known[self.number] = self.moves
         self.there |= self.heard_there
@@ -132,14 +131,14 @@ class BlockAtWork(Worker[News]):
         return News(self.known, set(self.there), () if self.order is None else (self.node,))
 
     def hear(self, news: News) -> None:
-        """A signal's clock, and who is there, come in; other threads know nothing of it yet."""
+        """Receive a signal; other threads do not know its content yet."""
         merge(self.heard, news.clock)
         self.heard_there |= news.there
         self.since += news.nodes
 
 
 def merge(into: Clock, other: Clock) -> None:
-    """Let one clock know what another does."""
+    """Merge a clock into another."""
     for key, time in other.items():
         if time > into.get(key, 0):
             into[key] = time
@@ -149,7 +148,7 @@ _W = TypeVar("_W", bound=Worker[Any])
 
 
 class PlanAtWork(ABC, Generic[_W, _N]):
-    """All blocks of a plan at work, with their channels, semaphores and barriers."""
+    """All blocks of a plan, with their channels, semaphores and barriers."""
 
     def __init__(self, plan: ExecutionPlan, blocks: list[_W], nothing: _N) -> None:
         self.plan, self.blocks = plan, blocks
@@ -170,10 +169,10 @@ class PlanAtWork(ABC, Generic[_W, _N]):
             for (rank, peer, kind), numbers in places.items()
             for mine, theirs in zip(numbers, places.get((peer, rank, kind), ()), strict=False)
         }
-        """The other end of every channel: the i-th of a rank to a peer meets the peer's i-th to the rank."""
+        """Other end of every channel: a rank's i-th channel to a peer matches the peer's i-th to the rank."""
 
     def _work(self) -> bool:
-        """Let each block work until it waits or ends; whether one could."""
+        """Let each block work until it waits or ends; return whether one could."""
         moving = False
         for block in self.blocks:
             while block.now is not None and self._step(block, block.now):
@@ -200,7 +199,7 @@ class PlanAtWork(ABC, Generic[_W, _N]):
                 self.semaphores[rank, number].append(block.content())
         elif name == "sem_acquire":
             return block.hear_all([self.semaphores[rank, number] for number in operation.numbers])
-        return True  # a flush in the executor waits for as many channels as it has outputs: none
+        return True  # In the executor, a flush waits for as many channels as it has outputs: none.
 
     @abstractmethod
     def _move(self, block: _W, operation: MscclppOperation) -> None:
@@ -210,22 +209,23 @@ class PlanAtWork(ABC, Generic[_W, _N]):
     def _signal(self, block: _W, channel: tuple[int, str, int], *, relaxed: bool) -> None:
         """Send a signal to the other end of a channel."""
 
-    @abstractmethod
-    def _merged(self, blocks: list[_W]) -> _N:
-        """Return what any of some blocks knows."""
-
     def _meet(self, block: _W, operation: MscclppOperation) -> bool:
-        """Blocks go on when as many as the barrier names have come; they then know what all know."""
+        """Let blocks continue when as many as the barrier needs have come; each then knows what all know."""
         present = self.meetings[block.rank, operation.numbers[0]]
         if block not in present:
             block.line_up()
             present.append(block)
         if len(present) < operation.numbers[1]:
             return False
-        news = self._merged(present)
-        for other in present:
-            other.hear(news)
+        # Collect everything in one block, then distribute it: linear in the number of blocks.
+        first, *others = present
+        for other in others:
+            first.hear(other.content())
+        first.line_up()
+        for other in others:
+            other.hear(first.content())
             other.line_up()
+        for other in present:
             if other is not block:
                 other.now = next(other.operations, None)
         present.clear()

@@ -1,9 +1,10 @@
-"""All ranks of an MSCCL++ plan at work on integer contributions, each move judged against those before."""
+"""Executes all ranks of an MSCCL++ plan on integer contributions, and finds moves in no defined order."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from treadle.errors import FormatError
 from treadle.formats.mscclpp.interpreter_blocks import BlockAtWork, Clock, News, PlanAtWork, ReadOrder, merge
@@ -21,13 +22,22 @@ MAX_MOVED = 10**7
 """Most units that are moved: about a minute."""
 
 Value = dict[tuple[int, int], int]
-"""How often each (rank, chunk) is contained; shared by places that hold the same, so never changed."""
+"""Number of times that each (rank, chunk) is contained; equal values are shared, so they never change."""
 Cell = tuple[int, str, int]
-"""Rank, buffer, place."""
+"""Rank, buffer and position."""
+Places = tuple[BufferChunks, ...]
+
+
+class Move(NamedTuple):
+    """A move of a block; `mover` is the block or proxy, and its count of moves."""
+
+    block: BlockAtWork
+    operation: MscclppOperation
+    mover: tuple[int, int]
 
 
 def _sum(values: list[Value]) -> Value:
-    """What a place holds that all of these are added into."""
+    """Add values."""
     if len(values) == 1:
         return values[0]
     total: Value = {}
@@ -38,12 +48,12 @@ def _sum(values: list[Value]) -> Value:
 
 
 def is_by_port(operation: MscclppOperation) -> bool:
-    """Whether proxies carry an operation out."""
+    """Whether proxies execute an operation."""
     return bool(operation.channels) and all(kind == "port" for kind, _ in operation.channels)
 
 
 class Machine(PlanAtWork[BlockAtWork, News]):
-    """All ranks' memories, channels and blocks."""
+    """Memories, channels and blocks of all ranks."""
 
     def __init__(
         self, plan: ExecutionPlan, root: int, scale: Scale | None = None, order: ReadOrder | None = None
@@ -65,12 +75,12 @@ class Machine(PlanAtWork[BlockAtWork, News]):
         self.written: dict[Cell, tuple[int, int]] = {}
         self.read: dict[Cell, list[tuple[int, int]]] = defaultdict(list)
         self.proxies: dict[tuple[int, str, int], list[int]] = {}
-        """For each port channel, the number of its proxy, its moves, and the last that is not of packets."""
+        """Number of the proxy, its moves, and the last move without packets, for each port channel."""
         self.visits: list[tuple[int, int, int, str]] = []
-        """Touches of another rank's memory: mover, its count, rank touched, operation."""
+        """Accesses to another rank's memory: mover, its count, that rank, operation."""
 
     def run(self) -> list[str]:
-        """Let all blocks work till nobody can; what was wrong."""
+        """Let all blocks work until none can; return the violations."""
         moving, turns = True, 0
         while moving and len(self.found) < 100:
             turns += len(self.blocks)
@@ -87,7 +97,7 @@ class Machine(PlanAtWork[BlockAtWork, News]):
     # --- memory
 
     def _cell(self, rank: int, letter: str, index: int) -> Cell:
-        """In place, input and output are one memory: the larger holds the smaller at the rank's own part."""
+        """Return the memory of a chunk; in place, the larger buffer contains the smaller one."""
         if self.plan.in_place and letter in "io":
             mine, other = (
                 self.plan.sizes[rank][side] * self.slices for side in (letter, "io"[letter == "i"])
@@ -98,7 +108,7 @@ class Machine(PlanAtWork[BlockAtWork, News]):
         return rank, letter, index
 
     def _held(self, cell: Cell) -> Value | None:
-        """What memory holds: what was stored, or the input; None if nothing."""
+        """Return the content of memory, which is the input at first; None if undefined."""
         stored = self.memory.get(cell)
         rank, letter, place = cell
         if stored is not None or letter != "i":
@@ -111,7 +121,7 @@ class Machine(PlanAtWork[BlockAtWork, News]):
         return {(rank, base + place): 1} if 0 <= place < count else None
 
     def _expected(self, rank: int, place: int) -> Value | None:
-        """What an output chunk must hold; None if nothing is asked of it."""
+        """Return the correct content of an output chunk; None if any is correct."""
         kind, count = self.plan.collective, self.plan.sizes[rank]["o"] * self.slices
         share = self.plan.sizes[rank]["i"] * self.slices
         if kind == "allgather":
@@ -135,16 +145,14 @@ class Machine(PlanAtWork[BlockAtWork, News]):
                 and self._held(self._cell(rank, "o", place)) != wanted
             ]
             if wrong:
-                self.found.append(
-                    f"gpu {rank}: {len(wrong)} output chunks wrong, first {wrong[0] // self.slices}"
-                )
+                first = wrong[0] // self.slices
+                self.found.append(f"gpu {rank}: {len(wrong)} output chunks wrong, first {first}")
 
     def _check_ends(self) -> None:
         for (rank, kind, number), left in self.signals.items():
             if left:
-                self.found.append(
-                    f"gpu {rank}: {len(left)} signals on {kind} channel {number} nobody waits for"
-                )
+                channel = f"{kind} channel {number}"
+                self.found.append(f"gpu {rank}: {len(left)} signals on {channel} that no block waits for")
         last: dict[int, Clock] = defaultdict(dict)
         for block in self.blocks:
             merge(last[block.rank], block.heard)
@@ -157,13 +165,6 @@ class Machine(PlanAtWork[BlockAtWork, News]):
                 self.found.append(f"gpu {rank}: may end while {kind} channel {number} still reads its memory")
 
     # --- operations
-
-    def _merged(self, blocks: list[BlockAtWork]) -> News:
-        clock: Clock = {}
-        for block in blocks:
-            merge(clock, block.known)
-        there = {rank for block in blocks for rank in block.there}
-        return News(clock, there, tuple(node for block in blocks for node in block.content().nodes))
 
     def _signal(self, block: BlockAtWork, channel: tuple[int, str, int], *, relaxed: bool) -> None:
         news = News({}, {block.rank})
@@ -184,7 +185,7 @@ class Machine(PlanAtWork[BlockAtWork, News]):
             else:
                 block.moves += 1
                 mover = block.number, block.moves
-            self._transfer(block, operation, sources, targets, mover)
+            self._transfer(Move(block, operation, mover), sources, targets)
             if operation.name in ("pws", "pwsf") and channel is not None:
                 self._signal(block, (block.rank, *channel), relaxed=False)
         if operation.name == "pwsf":
@@ -195,7 +196,7 @@ class Machine(PlanAtWork[BlockAtWork, News]):
     def _proxy_move(
         self, block: BlockAtWork, channel: tuple[str, int], *, of_packets: bool = False
     ) -> tuple[int, int]:
-        """Number of a channel's proxy, and the count of the move that it makes now."""
+        """Count a move of a channel's proxy; return the proxy's number and count."""
         proxy = self.proxies.setdefault((block.rank, *channel), [-1 - len(self.proxies), 0, 0])
         proxy[1] += 1
         if not of_packets:
@@ -204,41 +205,33 @@ class Machine(PlanAtWork[BlockAtWork, News]):
 
     def _transfers(
         self, operation: MscclppOperation
-    ) -> Iterator[tuple[tuple[BufferChunks, ...], tuple[BufferChunks, ...], tuple[str, int] | None]]:
-        """What an operation sums and where to: puts and gets are several transfers in one operation."""
-        sources, targets, channels = operation.sources, operation.targets, operation.channels
-        if operation.name in FORMS:
-            each = operation.name in ("put", "pws", "pwsf", "get")
+    ) -> Iterator[tuple[Places, Places, tuple[str, int] | None]]:
+        """Yield sources, targets and channel of each transfer: puts and gets are several in one operation."""
+        name, sources, targets = operation.name, operation.sources, operation.targets
+        pairs = list(zip(sources, targets, strict=False))
+        if name in FORMS:
+            channels = operation.channels if len(operation.channels) == len(targets) else ()
             if (
                 len(sources) == len(targets) > 0
-                and all(
-                    (s.how, t.how) == FORMS[operation.name] for s, t in zip(sources, targets, strict=True)
-                )
-                and all(s.size == t.size for s, t in zip(sources, targets, strict=True))
-                and (each or len(sources) == 1)
-                and (operation.name not in ("pws", "pwsf") or len(channels) == len(targets))
+                and all((s.how, t.how) == FORMS[name] and s.size == t.size for s, t in pairs)
+                and (name in ("put", "pws", "pwsf", "get") or len(sources) == 1)
+                and (name not in ("pws", "pwsf") or channels)
             ):
-                carried = channels if len(channels) == len(targets) else (None,) * len(targets)
-                yield from zip(((s,) for s in sources), ((t,) for t in targets), carried, strict=True)
+                for (source, target), channel in zip(pairs, channels or [None] * len(pairs), strict=True):
+                    yield (source,), (target,), channel
                 return
         elif is_sum(operation):
             yield sources, targets, None
             return
-        self.found.append(f"{operation.where}: {operation.name} does not take these sources and targets")
+        self.found.append(f"{operation.where}: {name} does not take these sources and targets")
 
-    def _transfer(
-        self,
-        block: BlockAtWork,
-        operation: MscclppOperation,
-        sources: tuple[BufferChunks, ...],
-        targets: tuple[BufferChunks, ...],
-        mover: tuple[int, int],
-    ) -> None:
+    def _transfer(self, move: Move, sources: Places, targets: Places) -> None:
         self.moved += sources[0].size
         if self.moved > MAX_MOVED:
             raise FormatError(
                 f"MSCCL++ plan: more than {MAX_MOVED} parts of chunks moved: too large to verify"
             )
+        where, block = move.operation.where, move.block
         for place in range(sources[0].size):
             reads = [self._cell(r, s.letter, s.index + place) for s in sources for r in s.ranks]
             writes = [self._cell(r, t.letter, t.index + place) for t in targets for r in t.ranks]
@@ -247,60 +240,48 @@ class Machine(PlanAtWork[BlockAtWork, News]):
                 held = self._held(cell)
                 if held is None:
                     chunk = cell[2] // self._per_chunk(cell)
-                    self.found.append(f"{operation.where}: reads chunk {chunk} of gpu {cell[0]} undefined")
+                    self.found.append(f"{where}: reads chunk {chunk} of gpu {cell[0]} undefined")
                     return
                 values.append(held)
             total = _sum(values)
+            # All reads come before the first write: a move may overwrite its own sources.
             self._begin(block, reads)
             for cell in reads:
-                self._look(block, operation, cell, mover, writing=False)
+                self._look(move, cell, writing=False)
             for cell in writes:
-                self._look(block, operation, cell, mover, writing=True)
-            for cell in writes:
-                self.memory[cell] = total
-        if not sources[0].size:
-            return
-        for rank in {r for place in (*sources, *targets) for r in place.ranks} - {block.rank}:
-            self._visit(block, operation, rank, mover)
+                self._look(move, cell, writing=True)
+            self.memory.update(dict.fromkeys(writes, total))
+        if sources[0].size:
+            for rank in {r for place in (*sources, *targets) for r in place.ranks} - {block.rank}:
+                self._visit(move, rank)
 
     def _begin(self, block: BlockAtWork, reads: list[Cell]) -> None:
-        """Note that a unit is moved."""
+        """Prepare the move of a unit."""
 
-    def _visit(
-        self, block: BlockAtWork, operation: MscclppOperation, rank: int, mover: tuple[int, int]
-    ) -> None:
-        """Note that another rank's memory is touched."""
-        if rank not in block.there:
-            self.found.append(f"{operation.where}: touches gpu {rank}'s memory before that gpu is there")
-        self.visits.append((*mover, rank, operation.where))
+    def _visit(self, move: Move, rank: int) -> None:
+        """Record an access to another rank's memory."""
+        where = move.operation.where
+        if rank not in move.block.there:
+            self.found.append(f"{where}: touches gpu {rank}'s memory before that gpu is there")
+        self.visits.append((*move.mover, rank, where))
 
-    def _look(
-        self,
-        block: BlockAtWork,
-        operation: MscclppOperation,
-        cell: Cell,
-        mover: tuple[int, int],
-        *,
-        writing: bool,
-    ) -> None:
-        """Note an access; a race unless what came before on the same chunk is known to be over."""
+    def _look(self, move: Move, cell: Cell, *, writing: bool) -> None:
+        """Record an access; report it if a conflicting earlier access may be incomplete."""
         written = self.written.get(cell)
-        races = written is not None and not self._is_over(block, written, mover, cell, False)
+        conflicts = written is not None and not self._is_over(move, written, cell, False)
         if writing:
             readers = self.read.pop(cell, [])
-            races = races or any(not self._is_over(block, one, mover, cell, True) for one in readers)
-            self.written[cell] = mover
+            conflicts = conflicts or any(not self._is_over(move, one, cell, True) for one in readers)
+            self.written[cell] = move.mover
         else:
-            self.read[cell].append(mover)
-        if races:
+            self.read[cell].append(move.mover)
+        if conflicts:
             where = f"chunk {cell[2] // self._per_chunk(cell)} of buffer {cell[1]} of gpu {cell[0]}"
-            self.found.append(f"{operation.where}: races on {where}")
+            self.found.append(f"{move.operation.where}: races on {where}")
 
     def _per_chunk(self, cell: Cell) -> int:
         return self.scale.slots if cell[1] == "s" and self.scale.slots else self.slices
 
-    def _is_over(
-        self, block: BlockAtWork, earlier: tuple[int, int], mover: tuple[int, int], _cell: Cell, _read: bool
-    ) -> bool:
-        """Whether an earlier move, or its read of a cell alone, is over before a block's move."""
-        return earlier == mover or block.known.get(earlier[0], 0) >= earlier[1]
+    def _is_over(self, move: Move, earlier: tuple[int, int], _cell: Cell, _is_read: bool) -> bool:
+        """Whether an earlier move, or only its read of a cell, is complete before a move."""
+        return earlier == move.mover or move.block.known.get(earlier[0], 0) >= earlier[1]

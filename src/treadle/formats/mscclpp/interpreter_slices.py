@@ -1,4 +1,4 @@
-"""Operations of an MSCCL++ plan as its interpreter meets them: in slices, with the ends each may have."""
+"""Splits the operations of an MSCCL++ plan into the slices that the interpreter executes."""
 
 from __future__ import annotations
 
@@ -11,37 +11,31 @@ from treadle.formats.mscclpp.reader import PACKETS, BufferChunks, ExecutionPlan,
 
 @dataclass(frozen=True)
 class Scale:
-    """Units that chunks are cut into, and how pipelines go through them.
-
-    Parameters
-    ----------
-    units : int
-        Of a chunk: the executor's 16 bytes, of which real chunks have more.
-    turns : int
-        Of every pipeline, if `slots` is 0; else each turn moves a unit.
-    slots : int
-        Units of a chunk of scratch, which pipelines use in turn; 0: as many as of any chunk.
-    """
+    """Units of a chunk, and the number of turns of pipelines."""
 
     units: int = 1
+    """Units of a chunk, which stand for the executor's 16 bytes, of which real chunks have more."""
     turns: int = 2
+    """Turns of every pipeline, if `slots` is 0; else each turn moves a unit."""
     slots: int = 0
+    """Units of a chunk of scratch, which pipelines use in turn; 0: `units`."""
 
 
 def even_units(plan: ExecutionPlan) -> int:
-    """Fewest units of a chunk that all groups of blocks divide evenly."""
-    even = 1
-    for operation in plan.operations:
-        of = operation.part[1]
-        for place in (*operation.sources, *operation.targets):
-            even = lcm(even, of // gcd(of, place.size))
-    return even
+    """Return the fewest units of a chunk that all groups of blocks divide evenly."""
+    return lcm(
+        *(
+            operation.part[1] // gcd(operation.part[1], place.size)
+            for operation in plan.operations
+            for place in (*operation.sources, *operation.targets)
+        )
+    )
 
 
 def scales(plan: ExecutionPlan) -> tuple[Scale, ...]:
-    """Sizes of chunks that show what is wrong with a plan: pipelines need two turns, groups of blocks parts.
+    """Return sizes of chunks that reveal all errors: pipelines need two turns, groups of blocks parts.
 
-    Where there are groups, also sizes that these do not divide evenly.
+    If there are groups, these include sizes that they do not divide evenly.
     """
     units = even_units(plan) * (2 if any(operation.inner for operation in plan.operations) else 1)
     if all(operation.part[1] == 1 for operation in plan.operations):
@@ -50,7 +44,7 @@ def scales(plan: ExecutionPlan) -> tuple[Scale, ...]:
 
 
 def unrolled(block: list[MscclppOperation], scale: Scale) -> Iterator[MscclppOperation]:
-    """Operations in units of chunks, each block's part of them alone, pipelines turn by turn."""
+    """Yield operations in units of chunks, only each block's part of them, pipelines turn by turn."""
     for operation in block:
         if operation.name != "pipeline":
             yield _cut(operation, scale)
@@ -60,12 +54,12 @@ def unrolled(block: list[MscclppOperation], scale: Scale) -> Iterator[MscclppOpe
         for start in range(0, total, step):
             for inner in operation.inner:
                 cut = _cut(inner, scale)
-                # packets ignore the turn: each moves the whole range
+                # Packet operations ignore the turn: each moves the entire range.
                 yield cut if inner.name in PACKETS else _slice(cut, start, step, scale.slots)
 
 
 def part_of(size: int, number: int, of: int) -> tuple[int, int]:
-    """First unit and number of units that a block of a group moves; the first blocks take what is over."""
+    """Return first unit and number of units of a block of a group; the first blocks have one unit more."""
     least, more = divmod(size, of)
     return number * least + min(number, more), least + (number < more)
 
@@ -90,7 +84,7 @@ def _changed(operation: MscclppOperation, place: Callable[[BufferChunks], Buffer
 def _slice(operation: MscclppOperation, start: int, step: int, slots: int) -> MscclppOperation:
     def part(place: BufferChunks) -> BufferChunks:
         left = place.size - start
-        # the executor's own arithmetic is unsigned: a turn past the end runs wild
+        # The executor's own arithmetic is unsigned, so a turn past the end would move far too much.
         size = min(left, step) if left > 0 or start == 0 else -1
         offset = start % slots if slots and place.letter == "s" else start
         return replace(place, index=place.index + offset, size=size)
@@ -107,11 +101,11 @@ FORMS = {
     "gstore": ("local", "switch"),
     "glres": ("switch", "switch"),
 }
-"""What the operations that sum nothing of their own take, and where to."""
+"""Kinds of source and target of operations without sums of their own."""
 
 
 def is_sum(operation: MscclppOperation) -> bool:
-    """Whether a sum's terms and targets are where its name says: the first of each here, the others there."""
+    """Whether a sum's terms and targets have the kinds of its name: the first local, the others as named."""
     sources, targets = operation.sources, operation.targets
     far = "remote" if operation.name in ("rre", "rres") else "local"
     return (

@@ -1,4 +1,9 @@
-"""One thread block of an MSCCL++ plan whose messages are packets (protocol LL)."""
+"""Writes one thread block of an MSCCL++ plan whose messages are packets (protocol LL).
+
+A packet has data and the number of the launch, by which readers recognize it: signals and barriers between a
+message and its use are not needed. A signal at the beginning of the block shows once that a peer is there,
+and so has finished with the scratch of earlier launches.
+"""
 
 from __future__ import annotations
 
@@ -14,23 +19,18 @@ from treadle.program.program import OperationKind
 _ADDRESSED = 2**32
 """Bytes of scratch that the executor's offsets reach."""
 _PACKET = 2
-"""Bytes of a packet for each byte of data: each 8 bytes come with their flag."""
+"""Bytes of a packet for each byte of data, flags included."""
 
 
 class PacketWriter(BlockWriter):
-    """Writes what one rank does in one lane, each message as packets into the receiver's scratch.
-
-    A packet holds data and the number of the launch, by which readers know it: nothing signals, and nothing
-    needs to be lined up between a message and what is made of it. That a peer is there, and so through with
-    the scratch of earlier launches, is told once, when the block begins.
-    """
+    """Writer of one rank's block, with each message as packets into the receiver's scratch."""
 
     def write_packets(self, numbers: Sequence[int]) -> MscclppBlock:
-        """The block of these operations."""
+        """Return the block of these operations."""
         self._arrived: list[int] = []
         self._run_all(numbers)
         self._unpack()
-        return self._block
+        return self.block
 
     def _run(self, kind: OperationKind, run: list[int]) -> None:
         if kind is OperationKind.SEND:
@@ -45,20 +45,21 @@ class PacketWriter(BlockWriter):
             super()._run(kind, run)
 
     def _send(self, run: list[int]) -> None:
-        """The same chunks to several peers at once; what just arrived or was summed goes on from there."""
+        """Send the same chunks to several peers in one operation, if possible from packets or a sum."""
         every = self._all
         same: dict[Access, list[int]] = defaultdict(list)
         for send in run:
             same[self._touched(send)[0]].append(send)
         for access, sends in same.items():
-            # what a receive writes is what an operation that sends it on reads
+            # An operation that forwards data reads the chunks that the receive writes.
             brought = ((one, (*self._touched(one)[-1][:3], False)) for one in self._arrived)
             arrived = next((one for one, written in brought if written == access), None)
             if arrived is not None:
-                for part in batches(sends):  # packets as they came, to others
+                for part in batches(sends):  # Forward the packets themselves.
                     slot = self._slot(every.send_of[arrived])
                     self._move([], "rppkt", [slot], self._targets(part), "memory")
                 continue
+            # A sum that was just made is sent by the same operation, as far as that has targets left.
             rest = self._fused(access, sends)
             if rest and clash([access], self._pending()):
                 self._unpack()
@@ -70,16 +71,16 @@ class PacketWriter(BlockWriter):
         return [self._remote_target(send, "memory") for send in sends]
 
     def _fused(self, access: Access, sends: list[int]) -> list[int]:
-        """Let the sum that the last operation made go out with it; what it has no room for."""
-        last = self._block.operations[-1]
-        if last["name"] != "repkt" or access not in [(*moved[:3], False) for moved in self._moved[-1:]]:
+        """Let the last operation send its sum, too; return the sends beyond its number of targets."""
+        last = self.block.operations[-1]
+        if last["name"] != "repkt" or access not in [(*moved[:3], False) for moved in self.moved[-1:]]:
             return sends
         last["name"], last["channel_type"] = "respkt", "memory"
         last["dst_buff"] += self._targets(sends[:PEERS])
         return sends[PEERS:]
 
     def _sum(self, chain: list[int]) -> None:
-        """Receive-reduces of the same chunks, one after the other in the program, as few operations."""
+        """Write consecutive receive-reduces of the same chunks as few operations."""
         source, target = self._end(chain[0], "source"), self._end(chain[0], "target")
         for part in batches(chain):
             terms = [self._slot(self._all.send_of[number]) for number in part]
@@ -87,28 +88,22 @@ class PacketWriter(BlockWriter):
             source = target
 
     def _unpack(self) -> None:
-        """What has arrived, into its buffer."""
+        """Copy arrived packets into their buffers."""
         for receive in self._arrived:
             slot, target = self._slot(self._all.send_of[receive]), self._end(receive, "target")
             self._move(self._touched(receive), "upkt", [slot], [target])
         self._arrived = []
 
-    def _wait(self, messages: list[int], name: str = "wait") -> None:
-        """Readers of packets wait by themselves."""
+    def _wait(self, messages: list[int]) -> None:
+        """Write nothing: operations that read packets wait for them."""
 
     def _pending(self) -> list[Access]:
-        """What is still to be unpacked into."""
+        """Return the targets of packets that are not unpacked."""
         return [access for one in self._arrived for access in self._touched(one)]
 
 
 def form_packet_block(fabric: Fabric, lane: Block, number: int, gpus: Sequence[MscclppGpu]) -> None:
-    """Add a lane's thread block to every rank that takes part.
-
-    Raises
-    ------
-    ScheduleError
-        If a message leaves its box: packets are stores to a peer's memory.
-    """
+    """Add a block of packets to every rank that takes part; ScheduleError if a message leaves its box."""
     every, messages = lane.all, Messages()
     for send in lane.numbers:
         receive = every.receive_of.get(send) if every.kind[send] == SEND else None
@@ -127,6 +122,6 @@ def form_packet_block(fabric: Fabric, lane: Block, number: int, gpus: Sequence[M
 
 
 def most_packet_bytes(gpus: Sequence[MscclppGpu], n_chunks: int) -> int:
-    """Largest buffer of `n_chunks` chunks whose packets the executor's offsets reach."""
+    """Return the largest buffer of `n_chunks` chunks whose packets have valid offsets."""
     scratch = max(gpu.scratch_chunks for gpu in gpus)
     return _ADDRESSED // (_PACKET * max(1, scratch)) * n_chunks

@@ -1,4 +1,4 @@
-"""MSCCL++ execution plans as the executor reads them; what a plan means is told from the text alone."""
+"""Reads MSCCL++ execution plans like the executor. Shares no code with the writer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from treadle.formats.verdict import Terms, decoded
 from treadle.input_files import parse_json
 
 MAX_TEXT = 64 * 2**20
-"""Largest text read, characters."""
+"""Longest file that is read, in characters."""
 MAX_CHUNKS = 4 * 10**6
 """Largest number of chunks in all buffers together."""
 COLLECTIVES = ("allreduce", "allgather", "reducescatter", "broadcast", "reduce", "alltoall")
@@ -34,7 +34,7 @@ _MOST = {"operations": 64, "channels": 16, "ids": 8, "places": 10, "semaphores":
 
 @dataclass(frozen=True)
 class BufferChunks:
-    """Chunks of a buffer: of this rank, of another one, or of all ranks of a switch's group."""
+    """Chunks of a buffer of this rank, of another one, or of all ranks of a switch's group."""
 
     ranks: tuple[int, ...]
     letter: str
@@ -46,7 +46,7 @@ class BufferChunks:
 
 @dataclass(frozen=True)
 class MscclppOperation:
-    """One operation; `channels` are (type, number) of the rank."""
+    """One operation; `channels` are (type, number in the rank)."""
 
     name: str
     where: str
@@ -54,32 +54,31 @@ class MscclppOperation:
     sources: tuple[BufferChunks, ...] = ()
     targets: tuple[BufferChunks, ...] = ()
     numbers: tuple[int, ...] = ()
-    """Semaphores; of a barrier its number and how many blocks meet there; of a pipeline its chunks and the
-    bytes of a slice."""
+    """Semaphores; number and size (in blocks) of a barrier; chunks and slice (in bytes) of a pipeline."""
     inner: tuple[MscclppOperation, ...] = ()
     part: tuple[int, int] = (0, 1)
-    """Number of this block in its group, and blocks of the group: each moves its part of the range."""
+    """Number of this block in its group, and size of the group: each block moves its part of the range."""
 
 
 @dataclass
 class ExecutionPlan:
-    """A plan as written, and what is wrong with it so far."""
+    """A plan as written, and the violations found so far."""
 
     collective: str
     in_place: bool
     is_low_latency: bool = False
     """Protocol LL: scratch has twice the bytes of its chunks, for packets."""
     has_double_scratch: bool = False
-    """Launches take its halves in turn."""
+    """Launches use the halves of scratch in turn."""
     reuses_scratch: bool = False
-    """`reuse_resources`: scratch is of a fixed size, and pipelines use it again for larger chunks."""
+    """`reuse_resources`: scratch has a fixed size, and pipelines reuse it for larger chunks."""
     min_bytes: int = 0
     max_bytes: int = UNLIMITED
     served_bytes: int = UNLIMITED
-    """Largest size at which packets have offsets of 32 bits, and chunks have their room in shared scratch."""
+    """Largest size at which packets have 32-bit offsets, and chunks fit into shared scratch."""
     sizes: list[dict[str, int]] = field(default_factory=list)
     peers: list[dict[str, list[int]]] = field(default_factory=list)
-    """For each rank and type, the peer of every channel."""
+    """Peer of every channel, by rank and type."""
     blocks: list[list[list[MscclppOperation]]] = field(default_factory=list)
     semaphores: list[list[int]] = field(default_factory=list)
     violations: list[str] = field(default_factory=list)
@@ -88,7 +87,7 @@ class ExecutionPlan:
 
     @property
     def operations(self) -> Iterator[MscclppOperation]:
-        """All operations, those of pipelines after their pipeline."""
+        """All operations; those of pipelines follow their pipeline."""
         for blocks in self.blocks:
             for block in blocks:
                 for operation in block:
@@ -97,7 +96,7 @@ class ExecutionPlan:
 
     @property
     def shared_bytes(self) -> int:
-        """Bytes of shared scratch that each of its chunks has; 0 without scratch."""
+        """Bytes of each chunk in shared scratch; 0 without scratch."""
         scratch = max(sizes["s"] for sizes in self.sizes)
         half = SHARED_SCRATCH // (1 + self.has_double_scratch)
         return -(-half // (16 * scratch)) * 16 if scratch else 0
@@ -108,13 +107,13 @@ class ExecutionPlan:
         return any(operation.name in PACKETS for operation in self.operations)
 
     def limit(self, where: str, what: str, found: int, most: str) -> None:
-        """Note that a table of the executor is too small."""
+        """Append a violation if a table of the executor is too small."""
         if found > _MOST[most]:
             self.violations.append(f"{where}: {found} {what}, the limit is {_MOST[most]}")
 
 
 class _Reader:
-    """Members of objects, each with a place for messages."""
+    """Reader of checked members of objects; `where` locates them in messages."""
 
     def __init__(self, source: str) -> None:
         self.source = source
@@ -158,17 +157,9 @@ def read(data: bytes, terms: Terms) -> ExecutionPlan:
 
 
 def parse_mscclpp_json(text: str, source: str) -> ExecutionPlan:
-    """Read a plan.
+    """Read a plan; its `violations` are the exceeded limits of the executor.
 
-    Returns
-    -------
-    ExecutionPlan
-        Its `violations` name the executor's limits that do not hold.
-
-    Raises
-    ------
-    FormatError
-        If the executor would refuse the text or read past its tables, or it is hostile.
+    FormatError if the executor would reject the file or read past its tables, or the file is hostile.
     """
     if len(text) > MAX_TEXT:
         raise FormatError(f"{len(text)} characters, expected at most {MAX_TEXT}", source=source)
@@ -191,8 +182,7 @@ def parse_mscclpp_json(text: str, source: str) -> ExecutionPlan:
         where = f"gpu {rank}"
         read.number(gpu, "id", where, rank, rank)
         names = {"i": "input_chunks", "o": "output_chunks", "s": "scratch_chunks"}
-        sizes = {key: read.number(gpu, name, where, 0, MAX_CHUNKS) for key, name in names.items()}
-        plan.sizes.append(sizes)
+        plan.sizes.append({key: read.number(gpu, name, where, 0, MAX_CHUNKS) for key, name in names.items()})
     if sum(sum(sizes.values()) for sizes in plan.sizes) > MAX_CHUNKS:
         raise read.fail("plan", f"expected at most {MAX_CHUNKS} chunks in all buffers together")
     for rank, gpu in enumerate(gpus):
@@ -202,7 +192,7 @@ def parse_mscclpp_json(text: str, source: str) -> ExecutionPlan:
 
 
 def _check_sizes(plan: ExecutionPlan) -> None:
-    """Find the largest size at which packets have offsets of 32 bits; a larger stated one is a violation."""
+    """Find the largest size with 32-bit offsets of packets; a larger stated size is a violation."""
     if plan.reuses_scratch:
         chunks = max(max(1, sizes["i"], sizes["o"]) for sizes in plan.sizes)
         if room := plan.shared_bytes:
@@ -213,8 +203,9 @@ def _check_sizes(plan: ExecutionPlan) -> None:
     limits = []
     for rank, sizes in enumerate(plan.sizes):
         chunks = max(1, sizes["i"], sizes["o"])
-        # packets take twice the bytes of their data, in one half of scratch or two
+        # Packets have twice the bytes of their data, in scratch with one or two halves.
         packed = (1 + plan.is_low_latency) * sizes["s"] * (1 + plan.has_double_scratch)
+        # The last packet of the largest buffer must be within 2**32 bytes.
         if packed and packed * plan.max_bytes > 2**32 * chunks:
             limits.append((2**32 * chunks // packed, rank))
     if not limits:
@@ -232,7 +223,7 @@ def _check_sizes(plan: ExecutionPlan) -> None:
 
 
 class _GpuReader(_Reader):
-    """One rank's entry, block by block."""
+    """Reader of one rank's entry."""
 
     def __init__(self, source: str, plan: ExecutionPlan, rank: int) -> None:
         super().__init__(source)
@@ -241,7 +232,7 @@ class _GpuReader(_Reader):
         self.switches: list[tuple[str, tuple[int, ...]]] = []
         self.remote: list[tuple[int, str, tuple[str, ...]]] = []
         self.channels: dict[str, list[int]] = {}
-        """What the numbers of the current block's operations refer to, by type; buffers too."""
+        """Channels and buffers to which the operations of the current block refer, by type."""
         self.buffers: dict[str, list[int]] = {}
 
     def parse(self, gpu: Any) -> None:
@@ -294,10 +285,8 @@ class _GpuReader(_Reader):
         for kind in _TYPES:
             self.plan.limit(where, f"{kind} channels", len(self.channels[kind]), "channels")
             self.plan.limit(where, f"{kind} buffers", len(self.buffers[kind]), "channels")
-        found = [
-            self._operation(entry, f"{where} op {place}")
-            for place, entry in enumerate(self.item(block, "ops", where, list))
-        ]
+        entries = enumerate(self.item(block, "ops", where, list))
+        found = [self._operation(entry, f"{where} op {number}") for number, entry in entries]
         length = sum(1 + len(operation.inner) for operation in found)
         self.plan.limit(where, "operations", length, "operations")
         return found
@@ -310,14 +299,12 @@ class _GpuReader(_Reader):
             unit = self.number(context, "unit_size", where, 16, 2**31)
             if unit % 16:
                 raise self.fail(where, f"unit_size={unit}: expected a multiple of 16")
-            inner = tuple(
-                self._operation(one, f"{where}.{place}", nested=True)
-                for place, one in enumerate(self.item(entry, "ops", where, list))
-            )
+            entries = enumerate(self.item(entry, "ops", where, list))
+            inner = tuple(self._operation(one, f"{where}.{at}", nested=True) for at, one in entries)
             chunks = self.number(context, "num_chunks", where, 1, MAX_CHUNKS)
             return MscclppOperation(name, where, numbers=(chunks, unit), inner=inner)
         if name not in _INTERPRETED:
-            raise self.fail(where, f"{name[:40]!r} is no operation here")
+            raise self.fail(where, f"{name[:40]!r} is not a supported operation")
         kind = self.choice(entry, "channel_type", where, _TYPES) if "channel_type" in entry else ""
         own = self.channels[kind] if kind else []
         ids = self.numbers(entry, "channel_ids", where, len(own) - 1) if kind != "switch" else []
@@ -334,9 +321,9 @@ class _GpuReader(_Reader):
             numbers = [self.number(entry, key, where, 0, 1024) for key in ("barrier_id", "num_threadblocks")]
         elif name in ("sem_acquire", "sem_release"):
             numbers = self.numbers(entry, "semaphore_ids", where, len(plan.semaphores[self.rank]) - 1)
-        # the executor counts a peer's scratch from its beginning, its own from the half in use
-        theirs = any(place.how != "local" and place.letter == "s" for place in (*sources, *targets))
-        if theirs and plan.has_double_scratch and name not in PACKETS:
+        # The executor's offsets in a peer's scratch ignore which half is in use.
+        uses_peer = any(place.how != "local" and place.letter == "s" for place in (*sources, *targets))
+        if uses_peer and plan.has_double_scratch and name not in PACKETS:
             raise self.fail(where, f"{name}: a peer's scratch, of which there are two halves")
         if (name in EVENTS or name == "flush") and (not ids or kind not in ("memory", "port")):
             raise self.fail(where, f"{name} needs memory or port channels")

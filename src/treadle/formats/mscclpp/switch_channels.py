@@ -1,4 +1,4 @@
-"""Which of a plan's in-network copies and sums an MSCCL++ text leaves to switches."""
+"""Finds the in-network operations of an MSCCL++ plan, and rejects an unequal distribution of sums."""
 
 from __future__ import annotations
 
@@ -12,35 +12,32 @@ from treadle.program.program import Program
 from treadle.schedules.collective import CollectiveKind
 
 _SLOW = Fraction(5, 4)
-"""How much longer than with equal shares the busiest asker's link may be busy."""
+"""Largest busy time of a link, relative to equal shares of the ranks."""
 
 
 def requested_in(text: str) -> Given:
-    """The operations of switches in a text of `emit_mscclpp_json`, which writes them into whole outputs."""
-    stores: set[tuple[int, int]] = set()
-    sums: set[tuple[int, int]] = set()
+    """Return the in-network operations of a plan, which `emit_mscclpp_json` writes into entire outputs."""
     if not any(name in text for name in ("gstore", "glres")):
-        return Given(frozenset(), frozenset())  # most texts, which may be large
-    for gpu in json.loads(text)["gpus"]:
-        for block in gpu["threadblocks"]:
-            for operation in (inner for outer in block["ops"] for inner in (outer, *outer.get("ops", ()))):
-                if operation["name"] not in ("gstore", "glres"):
-                    continue
-                (target,) = operation["dst_buff"]
-                chunks = range(target["index"], target["index"] + target["size"])
-                stores.update((gpu["id"], chunk) for chunk in chunks)
-                if operation["name"] == "glres":
-                    sums.update((gpu["id"], chunk) for chunk in chunks)
-    return Given(frozenset(stores), frozenset(sums))
+        return Given()  # Parsing is slow, and most files have none.
+    used = [
+        (gpu["id"], operation)
+        for gpu in json.loads(text)["gpus"]
+        for block in gpu["threadblocks"]
+        for outer in block["ops"]
+        for operation in (outer, *outer.get("ops", ()))
+    ]
+
+    def chunks(*names: str) -> frozenset[tuple[int, int]]:
+        targets = [(rank, one["dst_buff"]) for rank, one in used if one["name"] in names]
+        return frozenset((rank, to["index"] + at) for rank, (to,) in targets for at in range(to["size"]))
+
+    return Given(stores=chunks("gstore", "glres"), sums=chunks("glres"))
 
 
 def check_allocation(program: Program, asked: Given) -> None:
-    """Refuse allreduces of which one rank asks for much more sums than its share.
+    """Raise ScheduleError for an allreduce in which one rank triggers much more than its share of the sums.
 
-    Raises
-    ------
-    ScheduleError
-        With what passes so: the asker's link carries what it asks for besides its own data.
+    The link of a rank carries the sums that it triggers in addition to its own data.
     """
     if not asked.sums or program.kind is not CollectiveKind.ALLREDUCE:
         return
@@ -49,7 +46,7 @@ def check_allocation(program: Program, asked: Given) -> None:
     share, fair = Fraction(most, len(asked.sums)), Fraction(1, program.n_ranks)
     if (1 + share) > _SLOW * (1 + fair):
         raise ScheduleError(
-            f"MSCCL++: slow: rank {rank} asks its switch for {100 * float(share):.0f}% of the sums, so that "
+            f"MSCCL++: slow: rank {rank} triggers {100 * float(share):.0f}% of the in-network sums, so that "
             f"{100 / float(1 + share):.0f}% of its link's rate pass; {100 / float(1 + fair):.0f}% pass if "
-            f"all {program.n_ranks} ranks ask for as much: use a plan with a root at every rank"
+            f"all {program.n_ranks} ranks trigger as many; use a plan with a root at every rank"
         )

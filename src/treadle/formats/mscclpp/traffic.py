@@ -1,10 +1,10 @@
-"""MSCCL++ plans as messages: each put, and each read of another rank's memory, is one.
+"""Converts MSCCL++ plans to messages: one for each put, and for each read of another rank's memory.
 
-Blocks are played until all are through, as signals let them. A put is received where it lands, without the
-other rank's doing; whoever has waited for the signal after it may use it. A read is a send of the rank that
-is read, after what its signal told of. Packets go as puts do, and who reads them waits. Signals themselves
-take no time here. Memory is another than a program's, so buffers are not told apart, and what the plan does
-with data is its judge's affair.
+All blocks are executed, as signals let them. A put is received at its target without an action of the other
+rank; its data may be used after a wait for the signal that follows it. A read is a send of the other rank,
+after the operations that its signal shows to be complete. Packets are sent like puts, and their readers wait.
+Signals themselves take no time here. Memory differs from a program's, so buffers are not distinguished; the
+verifier checks what the plan does with the data.
 """
 
 from __future__ import annotations
@@ -16,36 +16,28 @@ from treadle.errors import ScheduleError
 from treadle.formats.mscclpp.interpreter_blocks import PlanAtWork, Worker
 from treadle.formats.mscclpp.interpreter_slices import Scale, even_units, unrolled
 from treadle.formats.mscclpp.reader import PACKETS, BufferChunks, ExecutionPlan, MscclppOperation, read
+from treadle.formats.schedule_source import simulated_traffic
 from treadle.formats.verdict import Terms
-from treadle.program.foreign.traffic import Traffic, even_shards
-from treadle.program.program import Operation, OperationKind, program_from_operations
-from treadle.schedules.collective import CollectiveKind
+from treadle.program.foreign.traffic import Traffic
+from treadle.program.program import Operation, OperationKind
 
 _MOST_OPERATIONS = 2 * 10**6
 _News = dict[int, set[int]]
-"""Of each rank: operations of the program that are known to be over."""
+"""Operations of the program that are known to be complete, by rank."""
 
 
 def traffic(data: bytes, terms: Terms) -> Traffic:
-    """What the ranks send each other; ScheduleError for plans that ask switches, or that stand still."""
+    """Return the messages between the ranks; ScheduleError for in-network operations or a deadlock."""
     plan = read(data, terms)
-    kind = CollectiveKind("reduce-scatter" if plan.collective == "reducescatter" else plan.collective)
     scale = Scale(even_units(plan), turns=1)
-    n, p = len(plan.sizes), scale.units * max(max(sizes["i"], sizes["o"]) for sizes in plan.sizes)
-    play = _Play(plan, p, scale, terms.source or "MSCCL++ plan")
+    n_chunks = scale.units * max(max(sizes["i"], sizes["o"]) for sizes in plan.sizes)
+    play = _Play(plan, n_chunks, scale, terms.source or "MSCCL++ plan")
     play.run()
-    program = program_from_operations(
-        kind,
-        play.operations,
-        n_chunks=p,
-        shard_offset=even_shards(kind, n, p, terms.root),
-        root=terms.root if kind.is_rooted else -1,
-    )
-    return Traffic(program, is_runnable=False)
+    return simulated_traffic(plan.collective, play.operations, n_chunks, terms.root)
 
 
 class _Worker(Worker[_News]):
-    """A thread block, and what it knows to be over."""
+    """A thread block, and the operations that it knows to be complete."""
 
     def __init__(self, rank: int, operations: Iterator[MscclppOperation]) -> None:
         super().__init__(rank, operations)
@@ -59,12 +51,12 @@ class _Worker(Worker[_News]):
         return {rank: set(places) for rank, places in self.known.items()}
 
     def over(self) -> tuple[int, ...]:
-        """Return the operations of the worker's rank that it knows to be over."""
+        """Return the complete operations of the worker's rank, as far as it knows."""
         return tuple(sorted(self.known[self.rank]))
 
 
 class _Play(PlanAtWork[_Worker, _News]):
-    """All thread blocks at work."""
+    """All thread blocks, and the operations that they have made."""
 
     def __init__(self, plan: ExecutionPlan, n_chunks: int, scale: Scale, source: str) -> None:
         work = [(rank, block) for rank, blocks in enumerate(plan.blocks) for block in blocks]
@@ -73,11 +65,11 @@ class _Play(PlanAtWork[_Worker, _News]):
         self.operations: list[list[Operation]] = [[] for _ in plan.sizes]
         self.depth: list[list[int]] = [[] for _ in plan.sizes]
         self.packets: dict[tuple[int, int], int] = {}
-        """Of packets in a rank's scratch: the operation that received them."""
+        """The operation that received each packet, by rank and position in scratch."""
         self.total = 0
 
     def run(self) -> None:
-        """Play until nobody moves."""
+        """Let all blocks work until none can; ScheduleError if some are left."""
         while self._work():
             pass
         for worker in self.blocks:
@@ -87,8 +79,8 @@ class _Play(PlanAtWork[_Worker, _News]):
     def _step(self, worker: _Worker, operation: MscclppOperation) -> bool:
         if any(place.how == "switch" for place in (*operation.sources, *operation.targets)):
             raise ScheduleError(
-                f"{self.source}: {operation.where}: {operation.name} asks a switch, and the plan does "
-                "not say which of the fabric's"
+                f"{self.source}: {operation.where}: {operation.name} is an in-network operation, and "
+                "the plan does not name its switch"
             )
         if operation.name in PACKETS:
             return self._packets(worker, operation)
@@ -101,10 +93,6 @@ class _Play(PlanAtWork[_Worker, _News]):
             raise ScheduleError(f"{self.source}: {worker.now.where}: a channel has no other end")
         self.signals[self.ends[channel]].append(worker.content())
 
-    def _merged(self, workers: list[_Worker]) -> _News:
-        ranks = {rank for worker in workers for rank in worker.known}
-        return {rank: set[int]().union(*(worker.known[rank] for worker in workers)) for rank in ranks}
-
     def _move(self, worker: _Worker, operation: MscclppOperation) -> None:
         places = [place for place in (*operation.sources, *operation.targets) if place.size]
         rank, adds = worker.rank, operation.name in ("re", "res", "rre", "rres")
@@ -112,7 +100,7 @@ class _Play(PlanAtWork[_Worker, _News]):
             if one.how == "remote" and one.size:
                 self._message(worker, one.ranks[0], rank, one, adds=adds)
         if places and all(place.how == "local" for place in places):
-            count = min(places[0].size, self.n_chunks)  # scratch may be larger than the buffers
+            count = min(places[0].size, self.n_chunks)  # Scratch may be larger than the buffers.
             worker.known[rank] = {self._add(rank, OperationKind.COPY, 0, count, worker.over())}
         for one in operation.targets:
             if one.how == "remote" and one.size:
@@ -121,7 +109,7 @@ class _Play(PlanAtWork[_Worker, _News]):
             self._signal(worker, (rank, *channel), relaxed=False)
 
     def _packets(self, worker: _Worker, operation: MscclppOperation) -> bool:
-        """Packets are puts that whoever reads them waits for; False if some have not come."""
+        """Send packets like puts, and wait for those that are read; return False if some have not arrived."""
         rank, name = worker.rank, operation.name
         by_port = any(kind == "port" for kind, _ in operation.channels)
         own = int(name in ("cpkt", "repkt", "respkt", "recpkt", "recspkt"))
@@ -146,9 +134,9 @@ class _Play(PlanAtWork[_Worker, _News]):
     def _message(
         self, worker: _Worker, sender: int, receiver: int, place: BufferChunks, *, adds: bool
     ) -> int:
-        """A send and its receive: both ends wait for what the worker knows to be over there.
+        """Append a send and its receive, after the operations there that the worker knows to be complete.
 
-        Returns the receive's place in its rank's list.
+        Return the position of the receive in its rank's list.
         """
         count = min(place.size, self.n_chunks)
         first = min(place.index, self.n_chunks - count)
@@ -175,7 +163,7 @@ class _Play(PlanAtWork[_Worker, _News]):
         peer: int = -1,
         depth: int = -1,
     ) -> int:
-        """Append an operation; its place in the rank's list."""
+        """Append an operation and return its position in the rank's list."""
         self.total += 1
         if self.total > _MOST_OPERATIONS:
             raise ScheduleError(f"{self.source}: more than {_MOST_OPERATIONS} operations")

@@ -1,10 +1,10 @@
-"""MSCCL++ execution plans (JSON) from a program, within the limits of the runtime's executor."""
+"""Writes a program as an MSCCL++ execution plan (JSON), within the limits of the runtime's executor."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
@@ -17,11 +17,10 @@ from treadle.formats.file_arguments import (
     check_heading,
     runtime_name,
 )
-from treadle.formats.mscclpp.block_programs import REMEDY, Block, chunk_groups, list_operations, make_blocks
+from treadle.formats.mscclpp.block_programs import REMEDY, chunk_groups, list_operations, make_blocks
 from treadle.formats.mscclpp.block_writer import form_block
 from treadle.formats.mscclpp.blocks import Fabric, MscclppGpu
 from treadle.formats.mscclpp.packet_writer import form_packet_block, most_packet_bytes
-from treadle.formats.mscclpp.recipe import MOST_BYTES
 from treadle.formats.mscclpp.switch_channels import check_allocation, requested_in
 from treadle.formats.request import FileRequest, Written, root_cautions
 from treadle.formats.selection.block_rate import spread_over_blocks
@@ -33,21 +32,23 @@ from treadle.topologies.topology import Topology
 from treadle.units import format_size
 
 SIMPLE, LL = PROTOCOLS = ("Simple", "LL")
-"""Of the executor's plans: how messages carry their flags."""
+"""Protocols of the executor: how messages carry their flags."""
+MOST_BYTES = 2**32 - 1
+"""Largest buffer: the executor's offsets have 32 bits."""
 SWITCH_BLOCKS = 4
-"""Thread blocks of a rank that ask switches for its share, where instances are not said: one moves little."""
+"""Thread blocks of a rank for in-network operations if instances are not given: one block is too slow."""
 
 
 @dataclass(frozen=True)
 class MscclppLimits:
-    """What the executor's fixed-size tables hold (execution_common.hpp)."""
+    """Sizes of the executor's fixed tables (execution_common.hpp)."""
 
     operations: int = 64
     """Operations of a thread block."""
     channels: int = 16
-    """Channels, and remote buffers, of a thread block for each type."""
+    """Channels of a thread block for each type, and remote buffers."""
     thread_blocks: int = 128
-    """Thread blocks of a rank: all must be on the GPU at once, or they wait for each other for ever."""
+    """Thread blocks of a rank: all must run at the same time, or they wait for each other for ever."""
 
 
 def emit_mscclpp_json(
@@ -68,48 +69,48 @@ def emit_mscclpp_json(
     Parameters
     ----------
     program : Program
-        Checked by the caller. Shards must be of one size; `in_place` decides which calls the plan serves.
+        A verified program with equal shards; `in_place` decides for which calls the plan is.
     topology : Topology
-        The fabric of the program's paths: tells which switches multicast and aggregate.
+        Fabric of the program's paths; defines which switches multicast and aggregate.
     domains : sequence of int, optional
-        For each rank the box (NVLink domain) that it is in. Ranks of one domain reach each other's memory
-        (channels of type memory), others need a proxy (type port). Default: one domain.
+        Box (NVLink domain) of each rank. Ranks of one domain access each other's memory (channels of type
+        memory), others need a proxy (type port). Default: one domain.
     name : str
-        Letters, digits and ``_.-``.
+        Only A-Z, a-z, 0-9 and ``_.-``.
     min_bytes, max_bytes : int
-        Sizes for which the runtime may choose it; max_bytes 0 means no limit. The text names at least the
-        size at which chunks are 16 bytes, so that smaller calls are left to NCCL instead of failing, and at
-        most 4 GiB - 1.
+        Sizes for which the runtime may choose the plan; max_bytes 0 means no limit. The plan states at least
+        the size at which chunks have 16 bytes, so that smaller calls are left to NCCL instead of failing, and
+        at most 4 GiB - 1.
     pipeline_bytes : int
-        Wrap each lane whose operations move equal amounts in a pipeline of slices of so many bytes, a
-        multiple of 16; there must be one. 0: no pipelines.
+        Wrap each thread block whose operations move equal amounts in a pipeline of slices of this size, a
+        multiple of 16; at least one block must qualify. 0: no pipelines.
     switch_channels : bool
-        Use switch channels for operations of switches that work for ranks that ask: copies, and copies of
-        sums where an allreduce's tree is a star. Without, and at other switches, ranks send to each other.
+        Use switch channels for GPU-initiated in-network operations: multicast, and multicast of sums if an
+        allreduce's tree is a star. Without, and at other switches, ranks send to each other.
     protocol : str
-        ``Simple``, or ``LL``: every message as packets of data and flag, so that none needs a signal. Within
-        a box alone, without pipelines or switch channels, and to the last size that `max_bytes` names.
+        ``Simple``, or ``LL``: every message as packets of data and flag, so that no signals are needed. Only
+        within a box, without pipelines or switch channels, and with a `max_bytes`.
     limits : MscclppLimits, optional
 
     Raises
     ------
     FormatError
-        For a name or sizes that cannot be.
+        For an invalid name or size range.
     ScheduleError
-        If the program cannot be expressed or a limit cannot hold; the message says which.
+        If the program cannot be expressed or exceeds a limit.
 
     Notes
     -----
-    A lane is a part of the program that shares no chunk with the rest: one thread block at each rank, its
-    operations in the program's order. A send inside a domain is a put and a signal; one between domains a
-    put-with-signal through the proxy. Sums are read from the peer's memory (``rre``) where that memory
-    cannot change meanwhile, else brought to a scratch slot of their own first. A put goes straight to its
-    target if whatever used the target before is complete when the put begins, by the order that signals
-    alone impose; else through scratch. ``nop`` is the barrier among a block's threads. Every block begins by
-    a signal and a wait on each of its channels, since peers write into memory that must be there, and ends so
-    where a peer read its memory.
+    A thread-block program is a part of the program that shares no chunk with the rest: one thread block at
+    each rank, its operations in the program's order. A send within a domain is a put and a signal; one
+    between domains is a put-with-signal through the proxy. Sums are read from the peer's memory (``rre``) if
+    that memory cannot change meanwhile, else brought to a scratch slot first. A put goes directly to its
+    target if whatever used the target before is complete when the put begins, by the order that signals alone
+    impose; else through scratch. ``nop`` is the barrier among a block's threads. Every block begins with a
+    signal and a wait on each of its channels, since peers write into memory that must exist, and also ends
+    with them if a peer read its memory.
 
-    The runtime serves sizes whose chunks are multiples of 16 bytes; others are errors.
+    The runtime supports sizes whose chunks are multiples of 16 bytes; others are errors.
     """
     limits = limits or MscclppLimits()
     check_heading("MSCCL++", name, min_bytes, max_bytes)
@@ -124,38 +125,24 @@ def emit_mscclpp_json(
         raise FormatError(f"MSCCL++: protocol {protocol[:40]!r}: expected {' or '.join(PROTOCOLS)}")
     if protocol == LL and not max_bytes:
         raise ScheduleError(
-            "MSCCL++: LL sends twice the data and stages all of it, so it is for small calls: say "
-            "--max-size, such as 256K"
+            "MSCCL++: LL sends twice the data and stages all of it, so it is for small calls; use "
+            "--max-size, e.g. 256K"
         )
     if protocol == LL and pipeline_bytes:
-        raise ScheduleError("MSCCL++: LL packets flow as they are: leave --pipeline out")
+        raise ScheduleError("MSCCL++: LL packets need no pipeline; omit --pipeline")
     needed = ALIGNMENT * program.n_chunks
     least, most = max(min_bytes, needed), min(max_bytes or MOST_BYTES, MOST_BYTES)
     if least > most:
         raise ScheduleError(
-            f"MSCCL++: no size is served: {program.n_chunks} chunks of {ALIGNMENT} bytes need {needed}, "
+            f"MSCCL++: no size is supported: {program.n_chunks} chunks of {ALIGNMENT} bytes need {needed}, "
             f"the plan is for {min_bytes} to {most}; {REMEDY}"
         )
     program = split_copies(program)
-    groups, operations = chunk_groups(program), list_operations(program)
-    addresses = [Addresses(program, rank) for rank in range(program.n_ranks)]
     fabric = Fabric(program, topology, tuple(domains or [0] * program.n_ranks), switch_channels)
-    way = form_packet_block if protocol == LL else partial(form_block, pipeline_bytes=pipeline_bytes)
-    room = limits.operations // 2
-    while True:
-        gpus = [MscclppGpu(rank, places) for rank, places in enumerate(addresses)]
-        lanes = make_blocks(program, operations, room, limits.thread_blocks, groups, alike=pipeline_bytes > 0)
-        longest = _fill(gpus, fabric, lanes, way, limits)
-        if longest <= limits.operations:
-            break
-        if room == 1:
-            raise ScheduleError(
-                f"MSCCL++: a thread block needs {longest} operations, the limit is {limits.operations}; "
-                f"{REMEDY}"
-            )
-        room = max(1, room * limits.operations // (longest + 1))
+    gpus = _form_blocks(program, fabric, limits, protocol, pipeline_bytes)
     check_chunk_count("MSCCL++", sum(gpu.n_chunks for gpu in gpus), REMEDY)
-    if pipeline_bytes and not any(block.has_pipeline for gpu in gpus for block in gpu.blocks):
+    blocks = [block for gpu in gpus for block in gpu.blocks]
+    if pipeline_bytes and not any("iter_context" in one for block in blocks for one in block.operations):
         raise ScheduleError(
             "MSCCL++: --pipeline would change nothing: every thread block's operations move unequal amounts"
         )
@@ -176,61 +163,67 @@ def emit_mscclpp_json(
         "buffer_alignment": ALIGNMENT,
         "min_message_size": least,
         "max_message_size": most,
-        "gpus": [gpu.to_json() for gpu in gpus],
     }
-    return "\n".join(_lines(plan)) + "\n"
+    # One line per operation: the fast encoder supports no indentation.
+    head = "".join(f" {json.dumps(key)}: {json.dumps(value)},\n" for key, value in plan.items())
+    entries = [
+        _with_list(
+            gpu,
+            "threadblocks",
+            "  ",
+            [
+                _with_list(block, "ops", "   ", [f"\n    {json.dumps(one)}" for one in block["ops"]])
+                for block in gpu["threadblocks"]
+            ],
+        )
+        for gpu in map(MscclppGpu.to_json, gpus)
+    ]
+    return f'{{\n{head} "gpus": [{",".join(entries)}\n ]\n}}\n'
 
 
-def _lines(plan: dict[str, Any]) -> Iterator[str]:
-    """A plan with a line for each operation: the fast encoder knows no indentation."""
-    yield "{"
-    for key, value in plan.items():
-        if key != "gpus":
-            yield f" {json.dumps(key)}: {json.dumps(value)},"
-    yield ' "gpus": ['
-    for gpu, end in _with_commas(plan["gpus"]):
-        members = {key: value for key, value in gpu.items() if key != "threadblocks"}
-        yield f'  {json.dumps(members)[:-1]}, "threadblocks": ['
-        for block, end_of_block in _with_commas(gpu["threadblocks"]):
-            rest = {key: value for key, value in block.items() if key != "ops"}
-            yield f'   {json.dumps(rest)[:-1]}, "ops": ['
-            for operation, comma in _with_commas(block["ops"]):
-                yield f"    {json.dumps(operation)}{comma}"
-            yield f"   ]}}{end_of_block}"
-        yield f"  ]}}{end}"
-    yield " ]"
-    yield "}"
+def _with_list(members: Mapping[str, Any], key: str, indent: str, items: Sequence[str]) -> str:
+    """Return an object whose member `key` comes last and has these items."""
+    rest = json.dumps({name: value for name, value in members.items() if name != key})
+    return f'\n{indent}{rest[:-1]}, "{key}": [{",".join(items)}\n{indent}]}}'
 
 
-def _with_commas(items: Sequence[Any]) -> Iterator[tuple[Any, str]]:
-    """Items with the comma that follows all but the last."""
-    for number, item in enumerate(items, start=1):
-        yield item, "," if number < len(items) else ""
-
-
-def _fill(
-    gpus: Sequence[MscclppGpu],
-    fabric: Fabric,
-    lanes: Iterable[Block],
-    way: Callable[[Fabric, Block, int, Sequence[MscclppGpu]], None],
-    limits: MscclppLimits,
-) -> int:
-    """Add a thread block for each lane to all ranks; the longest block's length."""
-    for number, lane in enumerate(lanes):
-        way(fabric, lane, number, gpus)
-    for gpu in gpus:
-        for block in gpu.blocks:
-            for kind, count in block.resources():
+def _form_blocks(
+    program: Program, fabric: Fabric, limits: MscclppLimits, protocol: str, pipeline_bytes: int
+) -> list[MscclppGpu]:
+    """Return the ranks' thread blocks, with as many operations in each as the executor's tables allow."""
+    groups, operations = chunk_groups(program), list_operations(program)
+    addresses = [Addresses(program, rank) for rank in range(program.n_ranks)]
+    form = form_packet_block if protocol == LL else partial(form_block, pipeline_bytes=pipeline_bytes)
+    room = limits.operations // 2
+    while True:
+        gpus = [MscclppGpu(rank, places) for rank, places in enumerate(addresses)]
+        lanes = make_blocks(program, operations, room, limits.thread_blocks, groups, alike=pipeline_bytes > 0)
+        for number, lane in enumerate(lanes):
+            form(fabric, lane, number, gpus)
+        longest = 0
+        for rank, block in ((gpu.rank, block) for gpu in gpus for block in gpu.blocks):
+            needs = {f"{kind} channels": len(keys) for kind, keys in block.channels.items()}
+            needs |= {f"{kind} buffers": len(ends) for kind, ends in block.buffers.items()}
+            for what, count in (*needs.items(), ("switch channels", len(block.switches))):
                 if count > limits.channels:
                     raise ScheduleError(
-                        f"MSCCL++: rank {gpu.rank} needs {count} {kind} in a thread block, "
+                        f"MSCCL++: rank {rank} needs {count} {what} in a thread block, "
                         f"the limit is {limits.channels}; {REMEDY}"
                     )
-    return max((block.length for gpu in gpus for block in gpu.blocks), default=0)
+            longest = max(longest, sum(1 + len(one.get("ops", ())) for one in block.operations))
+        if longest <= limits.operations:
+            return gpus
+        if room == 1:
+            raise ScheduleError(
+                f"MSCCL++: a thread block needs {longest} operations, the limit is {limits.operations}; "
+                f"{REMEDY}"
+            )
+        # Signals and barriers add to the program's operations, so try with proportionally fewer of these.
+        room = max(1, room * limits.operations // (longest + 1))
 
 
 def write(request: FileRequest) -> Written:
-    """What was asked for as one plan for the executor."""
+    """Write one plan for the executor."""
     plan, entry = request.plan, request.entry
     domains = [0] * plan.collective.n_ranks
     for number, box in enumerate(request.boxes):
@@ -256,29 +249,29 @@ def write(request: FileRequest) -> Written:
         rate = request.rate_without_switches(program, asked)
         if rate is None or not asked.stores:
             return text
-        # stores without the sums that belong to them may cost the askers' links more than they save
+        # Stores without the corresponding sums may load the links of their ranks more than they save.
         plain = written(program, switch_channels=False)
         other = request.rate_without_switches(program, requested_in(plain))
         return plain if other is not None and other > rate else text
 
-    # messages of several trees in one would tie the trees' thread blocks together
+    # Merged messages of several trees would join the thread blocks of these trees.
     first = request.write(request.program(merge=False), Selector.MSCCLPP, emit)
     least = SWITCH_BLOCKS if requested_in(first[1]).stores else 1
     made = spread_over_blocks(request, first, Selector.MSCCLPP, emit, busiest_load, requested_in, least=least)
     grid, text, program = made.grid, made.text, made.grid.program
     asked, name = requested_in(text), request.name
     check_allocation(program, asked)
-    if not request.options.name:  # MSCCL++ keeps contexts by name, so each plan has its own
+    if not request.options.name:  # MSCCL++ identifies contexts by name, so each plan needs its own.
         digest = hashlib.sha256(text.encode()).hexdigest()[:8]
         name = f"{program.kind}-{program.n_ranks}-{digest}"
         text = text.replace('"name": "treadle"', f'"name": "{name}"', 1)
     cautions = root_cautions(program)
     if program.kind.reduces:
-        cautions += ("the executor sums, whatever a call asks for: max, min and product would give sums",)
+        cautions += ("the executor always sums: calls with max, min or product would get sums",)
     if request.protocol == LL:
         cautions += (
-            "packets are told by the number of a process's launches: processes that executed plans "
-            "unequally often, as in groups of their own, would wait for ever",
+            "packets are recognized by the number of a process's launches: processes that executed different "
+            "numbers of plans, e.g. in separate groups, would wait for ever",
         )
     return Written(
         files=(("", text.encode()),),

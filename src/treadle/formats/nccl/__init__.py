@@ -1,4 +1,4 @@
-"""NCCL graphs: what their writer, reader and judge are."""
+"""NCCL graph files: the record of the format."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Compares NCCL graph files with the plan: the rings that NCCL would make of them are the plan's.
+"""Compares NCCL graph files with the plan: the rings that NCCL would form must be the plan's.
 
-A graph holds the order of the devices of each box, and no program that could be executed. NCCL joins the
-boxes by itself, so that is done here too; what the joined rings are compared with is read off the plan's
-trees arc by arc. Shares no code with the writer.
+A graph has the order of the devices of each box, and no program that could be executed. NCCL joins the boxes
+by itself, so this module joins them likewise. The rings of the plan are found from its trees, arc by
+arc. Shares no code with the writer.
 """
 
 from __future__ import annotations
@@ -21,13 +21,7 @@ _Arcs = frozenset[tuple[int, int]]
 
 
 def interpret(files: Sequence[bytes], terms: Terms) -> Verdict:
-    """Compare the files of all boxes with the plan; without one, or where it has no trees, parse them.
-
-    Raises
-    ------
-    FormatError
-        If a file is malformed or hostile, or the boxes differ in their numbers of channels.
-    """
+    """Compare the files of all boxes with the plan; only parse them without a plan with trees."""
     graphs = [read(data, terms) for data in files]
     counts = (("channel", len(graphs[0].channels)), ("file", len(files)))
     planned = terms.planned
@@ -39,7 +33,7 @@ def interpret(files: Sequence[bytes], terms: Terms) -> Verdict:
 
 
 def _compared(graphs: list[NcclGraph], planned: Planned, schedule: ForestSchedule) -> list[str]:
-    """How the rings that NCCL would make differ from the plan's."""
+    """Return the differences between the rings that NCCL would form and the plan's."""
     boxes = planned.boxes()
     if len(graphs) not in (1, len(boxes)):
         return [f"{len(graphs)} files for {len(boxes)} boxes"]
@@ -69,20 +63,18 @@ def _compared(graphs: list[NcclGraph], planned: Planned, schedule: ForestSchedul
 
 
 def _shares(units: Counter[_Arcs]) -> dict[_Arcs, Fraction]:
-    """The share of the data that each ring carries."""
+    """Return the share of the data that each ring carries."""
     return {ring: Fraction(count, units.total()) for ring, count in units.items()}
 
 
 def _plan_shares(schedule: ForestSchedule) -> dict[_Arcs, Fraction] | None:
-    """The share of each ring of the plan; None if some tree is no path, or roots or phases differ.
+    """Return the share of each ring of the plan; None if a tree is not a path, or roots or phases differ.
 
-    Of an allreduce the broadcasting trees count: the reducing ones pass the same rings the other way.
+    The in-trees of an allreduce may use the rings of its out-trees in the opposite direction.
     """
     *before, last = [_forest_shares(forest) for forest in schedule.forests]
-    turned = (
-        None if last is None else {frozenset((b, a) for a, b in ring): part for ring, part in last.items()}
-    )
-    return last if all(one in (last, turned) for one in before) else None
+    reverse = {frozenset((b, a) for a, b in ring): share for ring, share in (last or {}).items()}
+    return last if last and all(shares in (last, reverse) for shares in before) else None
 
 
 def _forest_shares(forest: Forest) -> dict[_Arcs, Fraction] | None:
@@ -94,7 +86,7 @@ def _forest_shares(forest: Forest) -> dict[_Arcs, Fraction] | None:
             leaves = set(range(len(parents))) - set(parents)
             if len(leaves) != 1:
                 return None
-            # the arc that the ring has and the tree lacks leads from its only leaf back to its root
+            # The arc of the ring that the tree lacks leads from its only leaf back to its root.
             arcs = {(parent, rank) for rank, parent in enumerate(parents) if parent >= 0}
             units[frozenset(arcs | {(leaves.pop(), root)})] += tree.multiplicity
         roots.append(_shares(units))

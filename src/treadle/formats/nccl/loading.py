@@ -1,4 +1,4 @@
-"""How NCCL loads a graph file."""
+"""Describes how NCCL loads a graph file."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from treadle.formats.verdict import Verdict
 
 
 def load(request: FileRequest, written: Written, judgement: Verdict) -> Loading:
-    """Of files that were written."""
+    """Return how NCCL loads the files."""
     return nccl_graph_loading(request.path, dict(judgement.counts)["channel"], len(written.files))
 
 
 def nccl_graph_loading(path: str, channels: int, n_files: int) -> Loading:
-    """How NCCL loads a graph file.
+    """Return how NCCL loads a graph file.
 
     Examples
     --------

@@ -1,7 +1,4 @@
-"""Reads NCCL graph files as NCCL does.
-
-Shares no code with the writer.
-"""
+"""Reads NCCL graph files like NCCL. Shares no code with the writer."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ from dataclasses import dataclass
 
 from treadle.errors import FormatError
 from treadle.formats.verdict import Terms, decoded
-from treadle.formats.xml_elements import parse_plain_xml
+from treadle.formats.xml_elements import parse_xml
 
 MAX_CHANNELS = 32
 """NCCL's MAXCHANNELS."""
@@ -22,18 +19,12 @@ _RING = 4
 
 @dataclass(frozen=True)
 class NcclGraph:
-    """A graph file as NCCL reads it.
-
-    Parameters
-    ----------
-    channels : tuple of tuple of int
-        For each channel the GPUs of a box (their device numbers), in the order that data pass.
-    cards : tuple of (int, int)
-        For each channel the network cards by which data come in and go out; empty within one box.
-    """
+    """A graph file as NCCL reads it."""
 
     channels: tuple[tuple[int, ...], ...]
+    """Device numbers of a box's GPUs for each channel, in the order that data pass."""
     cards: tuple[tuple[int, int], ...]
+    """Network cards through which data enter and leave, for each channel; empty within one box."""
 
 
 def read(data: bytes, terms: Terms) -> NcclGraph:
@@ -42,8 +33,8 @@ def read(data: bytes, terms: Terms) -> NcclGraph:
 
 
 def parse_nccl_graph(text: str, source: str = "NCCL graph") -> NcclGraph:
-    """Read the ring graph of a graph file, as NCCL would; FormatError if it is malformed or hostile."""
-    top = parse_plain_xml(text, source, MAX_TEXT)
+    """Read the ring graph of a graph file, like NCCL; FormatError if it is malformed or hostile."""
+    top = parse_xml(text, source, MAX_TEXT)
     graphs = [child for child in top if child.tag == "graph" and child.get("id") == "0"]
     if top.tag != "graphs" or len(graphs) != 1 or graphs[0].get("pattern") != str(_RING):
         raise FormatError(f"expected <graphs> with one <graph id=0 pattern={_RING}>", source=source)
@@ -70,15 +61,11 @@ def parse_nccl_graph(text: str, source: str = "NCCL graph") -> NcclGraph:
 
 
 def joined_rings(graphs: Sequence[NcclGraph]) -> list[tuple[int, ...]]:
-    """The rings that NCCL makes of the graphs of its boxes: box after box, each along its channel.
+    """Return the rings that NCCL forms from the graphs of its boxes: box after box, each along its channel.
 
-    Ranks are counted box by box, in each by device; rings begin at rank 0. Data may leave a box by another
-    card than they enter the next by (`crossnic`): whether the network joins the two is the fabric's affair.
-
-    Raises
-    ------
-    FormatError
-        If boxes differ in their numbers of channels.
+    Ranks are counted box by box, in each by device; rings begin at rank 0. Data may leave a box through
+    another card than they enter the next one (`crossnic`); whether the network connects the two depends on
+    the fabric. FormatError if boxes have different numbers of channels.
     """
     if len({len(graph.channels) for graph in graphs}) != 1:
         raise FormatError("NCCL graph: the boxes differ in their numbers of channels")

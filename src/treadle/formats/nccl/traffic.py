@@ -1,4 +1,4 @@
-"""NCCL graphs, its own dumps too (``NCCL_GRAPH_DUMP_FILE``), as the rings of a box."""
+"""Rings of a box from an NCCL graph file or NCCL's own dump (``NCCL_GRAPH_DUMP_FILE``)."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from treadle.program.foreign.traffic import NamedRings
 
 
 def rings(data: bytes, terms: Terms) -> NamedRings:
-    """Return the order in which each channel passes the GPUs of a box, by their places among its devices."""
+    """Return the order in which each channel passes the GPUs of a box, numbered by rising device."""
     graph = read(data, terms)
-    place = {device: number for number, device in enumerate(sorted(graph.channels[0]))}
+    position = {device: number for number, device in enumerate(sorted(graph.channels[0]))}
     return NamedRings(
-        tuple(tuple(place[device] for device in chain) for chain in graph.channels), bool(graph.cards)
+        tuple(tuple(position[device] for device in chain) for chain in graph.channels), bool(graph.cards)
     )

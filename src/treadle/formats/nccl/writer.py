@@ -1,4 +1,4 @@
-"""NCCL graph files from ring plans: rings that NCCL itself then runs (``NCCL_GRAPH_FILE``)."""
+"""Writes ring plans as NCCL graph files: NCCL itself then runs the rings (``NCCL_GRAPH_FILE``)."""
 
 from __future__ import annotations
 
@@ -20,18 +20,10 @@ _RING = 4
 
 
 def find_rings(schedule: ForestSchedule) -> dict[tuple[int, ...], int]:
-    """The rings that a schedule's trees are cut from, and how many trees of each root each has.
+    """Return the rings that a schedule's trees are part of, and the number of trees per root of each ring.
 
-    Returns
-    -------
-    dict
-        Rings begin at rank 0 and go from root to leaf, as NCCL passes data; a reduction of ours goes the
-        other way round, over the same cables.
-
-    Raises
-    ------
-    ScheduleError
-        If some tree is no path, or the roots do not all use the same rings alike.
+    Rings begin at rank 0 and go from root to leaf, as NCCL passes data; Treadle's in-trees use the same
+    cables in the opposite direction. ScheduleError if a tree is not a path, or roots use different rings.
     """
     found: dict[tuple[int, ...], int] = {}
     for forest in schedule.forests:
@@ -49,7 +41,7 @@ def find_rings(schedule: ForestSchedule) -> dict[tuple[int, ...], int]:
 
 
 def chain_of(tree: Tree) -> list[int]:
-    """Ranks from the root on, as far as there is one child each."""
+    """Return the ranks from the root on, as long as each has exactly one child."""
     below: dict[int, list[int]] = {}
     for rank, parent in enumerate(tree.parent.tolist()):
         below.setdefault(parent, []).append(rank)
@@ -60,7 +52,7 @@ def chain_of(tree: Tree) -> list[int]:
 
 
 def _ring(tree: Tree) -> tuple[int, ...]:
-    """The cycle that a tree without branches lacks one edge of."""
+    """Return the ring of a tree: a path has all edges of it but one."""
     order = chain_of(tree)
     if len(order) < len(tree.parent):
         raise ScheduleError(
@@ -74,34 +66,16 @@ def _ring(tree: Tree) -> tuple[int, ...]:
 def emit_nccl_graph(
     schedule: ForestSchedule, boxes: Sequence[Sequence[int]], algbw: Fraction
 ) -> tuple[str, ...]:
-    """Write a ring plan as NCCL graph files.
+    """Write a ring plan of an allgather, reduce-scatter or allreduce: one file per box, one if all are equal.
 
-    Parameters
-    ----------
-    schedule : ForestSchedule
-        Of an allgather, reduce-scatter or allreduce.
-    boxes : sequence of sequences of int
-        The ranks of each box in the order of their devices; boxes in the order of NCCL's nodes.
-    algbw : Fraction
-        Bytes/s, for NCCL's cost model.
-
-    Returns
-    -------
-    tuple of str
-        One text for each box; a single one if they are alike.
-
-    Raises
-    ------
-    ScheduleError
-        If the schedule is no set of rings, or a ring does not pass box by box in rising order: NCCL joins the
-        boxes so by itself.
-
-    Notes
-    -----
-    Card i of a box is taken to be device i's. Devices and cards are written in hexadecimal, as later releases
-    read them (earlier ones read decimal; below 10 it is the same).
+    `boxes` has the ranks of each box in the order of their devices, and boxes in the order of NCCL's nodes;
+    `algbw` (bytes/s) is for NCCL's cost model. Card i of a box is assumed to belong to device i. Devices and
+    cards are hexadecimal, as later releases of NCCL read them (earlier ones read decimal; below 10 it is the
+    same). ScheduleError if the schedule does not consist of rings, or a ring does not pass the boxes in the
+    rising order in which NCCL joins them.
     """
     rings = find_rings(schedule)
+    # Channels of NCCL carry equal shares, so a ring with more trees gets proportionally more channels.
     share = gcd(*rings.values())
     count = sum(units // share for units in rings.values())
     if count > MAX_CHANNELS:
@@ -109,12 +83,12 @@ def emit_nccl_graph(
     n = sum(map(len, boxes))
     chains = [_chains(ring, boxes) for ring, units in sorted(rings.items()) for _ in range(units // share)]
     speed = f"{float(algbw * (n - 1) / n / count) / 1e9:.6g}"
-    texts = [_graph_text([chain[box] for chain in chains], speed, len(boxes)) for box in range(len(boxes))]
-    return tuple(texts[:1] if len(set(texts)) == 1 else texts)
+    files = [_graph_file([chain[box] for chain in chains], speed, len(boxes)) for box in range(len(boxes))]
+    return tuple(files[:1] if len(set(files)) == 1 else files)
 
 
-def _graph_text(chains: Sequence[tuple[int, ...]], speed: str, n_boxes: int) -> str:
-    """The file of a box, with the order of its devices for each channel."""
+def _graph_file(chains: Sequence[tuple[int, ...]], speed: str, n_boxes: int) -> str:
+    """Return the file of a box from the order of its devices in each channel."""
     graph = etree.Element(
         "graph",
         id="0",
@@ -130,36 +104,34 @@ def _graph_text(chains: Sequence[tuple[int, ...]], speed: str, n_boxes: int) -> 
     )
     for chain in chains:
         channel = etree.SubElement(graph, "channel")
-        if n_boxes > 1:
-            etree.SubElement(channel, "net", dev=f"{chain[0]:x}")
-        for device in chain:
-            etree.SubElement(channel, "gpu", dev=f"{device:x}")
-        if n_boxes > 1:
-            etree.SubElement(channel, "net", dev=f"{chain[-1]:x}")
+        ends = [("net", chain[0])], [("net", chain[-1])]
+        enter, leave = ends if n_boxes > 1 else ([], [])
+        for tag, device in (*enter, *(("gpu", device) for device in chain), *leave):
+            etree.SubElement(channel, tag, dev=f"{device:x}")
     top = etree.Element("graphs", version="1")
     top.append(graph)
     return etree.tostring(top, pretty_print=True, encoding="unicode")
 
 
 def _chains(ring: tuple[int, ...], boxes: Sequence[Sequence[int]]) -> list[tuple[int, ...]]:
-    """For each box, the devices in the order in which a ring passes it."""
+    """Return the devices of each box in the order in which a ring passes them."""
     place = {rank: (box, device) for box, ranks in enumerate(boxes) for device, rank in enumerate(ranks)}
-    # begin where the ring enters the first box
+    # The first chain begins where the ring enters the first box.
     entries = [i for i, rank in enumerate(ring) if place[rank][0] == 0 and place[ring[i - 1]][0] != 0] or [0]
-    turned = iter((*ring[entries[0] :], *ring[: entries[0]]))
+    passed = iter((*ring[entries[0] :], *ring[: entries[0]]))
     chains = []
     for number, box in enumerate(boxes):
-        part = [place[next(turned)] for _ in box]
-        if {where for where, _ in part} != {number}:
+        boxes_passed, devices = zip(*(place[next(passed)] for _ in box), strict=True)
+        if set(boxes_passed) != {number}:
             raise ScheduleError(
                 "NCCL graph: a ring must pass box by box in rising order: NCCL joins the boxes so by itself"
             )
-        chains.append(tuple(device for _, device in part))
+        chains.append(devices)
     return chains
 
 
 def write(request: FileRequest) -> Written:
-    """A ring plan as one file, or one for each box where they differ."""
+    """Write a ring plan as one file, or as one per box if they differ."""
     plan, schedule = request.plan, request.entry.schedule
     if not isinstance(schedule, ForestSchedule) or plan.collective.kind.is_rooted:
         raise ScheduleError(

@@ -1,4 +1,4 @@
-"""Route files: what their writers, readers and judges are."""
+"""Route files as JSON, CSV and XML: the records of the formats."""
 
 from __future__ import annotations
 

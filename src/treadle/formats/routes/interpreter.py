@@ -1,15 +1,15 @@
-"""Compares route files with the plan: every route of the one is a route of the other, link by link.
+"""Compares route files with the plan: both must have the same routes, link by link.
 
-What a card is told, ports and the nodes where hops set out, is held against the fabric's links; flow ids,
-queue pairs, and whether links in layers wait in a circle, are judged from the file alone.
-Whether the routes lead from source to target is the verifier's affair, which has judged the plan. Shares no
-code with the writer.
+The ports and the first nodes of hops are compared with the fabric's links. Flow ids, queue pairs and deadlock
+freedom (no cycle of links in layers) are checked from the file alone. That the routes lead from source to
+target was verified with the plan. Shares no code with the writer.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import pairwise, zip_longest
 
 from treadle.formats.routes.reader import FileRoute, RouteFile, ports_of, read_csv, read_json, read_xml
@@ -22,22 +22,9 @@ _LEAST_FLOW, _MOST_FLOW = 0xC000, 0xFFFF
 """Source ports of RoCE flows: the dynamic range of UDP."""
 
 
-def interpret_json(files: Sequence[bytes], terms: Terms) -> Verdict:
-    """The JSON against the plan."""
-    return _judged(read_json(files[0], terms), terms)
-
-
-def interpret_csv(files: Sequence[bytes], terms: Terms) -> Verdict:
-    """The CSV against the plan."""
-    return _judged(read_csv(files[0], terms), terms)
-
-
-def interpret_xml(files: Sequence[bytes], terms: Terms) -> Verdict:
-    """The XML against the plan."""
-    return _judged(read_xml(files[0], terms), terms)
-
-
-def _judged(file: RouteFile, terms: Terms) -> Verdict:
+def _judge(read: Callable[[bytes, Terms], RouteFile], files: Sequence[bytes], terms: Terms) -> Verdict:
+    """Check a file by itself, and compare it with the plan if there is one."""
+    file = read(files[0], terms)
     n_ranks = 1 + max((max(route.source, route.target) for route in file.routes), default=-1)
     counts = (("route", len(file.routes)), ("hop", sum(len(route.links) for route in file.routes)))
     faults, check, detail = list(own_faults(file)), Check.PARSED, ""
@@ -47,8 +34,11 @@ def _judged(file: RouteFile, terms: Terms) -> Verdict:
     return Verdict(check, listed(faults, MAX_VIOLATIONS), counts, n_ranks, "alltoall", detail)
 
 
+judge_json, judge_csv, judge_xml = (partial(_judge, read) for read in (read_json, read_csv, read_xml))
+
+
 def _compared(file: RouteFile, planned: Planned) -> Iterator[str]:
-    """Where file and plan differ."""
+    """Yield the differences between file and plan."""
     schedule, topology = planned.schedule, planned.topology
     if isinstance(schedule, TimedRoutes):
         schedule = schedule.routes
@@ -75,7 +65,7 @@ def _compared(file: RouteFile, planned: Planned) -> Iterator[str]:
         links = tuple(schedule.path(place).tolist())
         if (route.source, route.target, route.layer, route.chunks, route.links) != (*row, links):
             yield f"route {place}: differs from the plan's, {row[0]} to {row[1]} in layer {row[2]}"
-        elif wrong := _other_layers(route, by_hop[schedule.path_offset[place] :][: len(links)].tolist()):
+        elif wrong := _wrong_layers(route, by_hop[schedule.path_offset[place] :][: len(links)].tolist()):
             yield f"route {place}: {wrong}"
         elif list(route.ports) != [ports[link] for link in links]:
             yield f"route {place}: ports {list(route.ports)} are not those of its links"
@@ -87,35 +77,31 @@ def _compared(file: RouteFile, planned: Planned) -> Iterator[str]:
             yield f"route {place}: names nodes that are not on its way"
 
 
-def _other_layers(route: FileRoute, planned: list[int]) -> str:
-    """In what the layers of the hops differ from the plan's; nothing if they do not."""
-    said = list(route.hop_layers) or [route.layer] * len(planned)
-    if said == planned:
+def _wrong_layers(route: FileRoute, planned: list[int]) -> str:
+    """Return the difference between the layers of the hops and the plan's; empty if they are equal."""
+    found = list(route.hop_layers) or [route.layer] * len(planned)
+    if found == planned:
         return ""
     if route.flow is None:
-        return "its layer changes on the way, which a file of version 1 does not say; write it anew"
-    return f"layers {said}, the plan has {planned}"
+        return "its layer changes on the way, which a file of version 1 does not say; write it again"
+    return f"layers {found}, the plan has {planned}"
 
 
 def own_faults(file: RouteFile) -> Iterator[str]:
-    """Everything that contradicts itself, in one line each.
+    """Yield all errors that the file alone shows.
 
-    Notes
-    -----
-    Files of version 1 say neither flows nor the layers of hops after the first: only their shares are judged.
+    Files of version 1 have neither flows nor the layers of later hops, so only their chunks are checked.
     """
-    yield from _unshared(file)
+    yield from _chunk_faults(file)
     if file.queue_pairs is None:
         return
-    yield from _unsteered(file)
-    faults = list(_layers_astray(file))
-    yield from faults
-    if not faults:
-        yield from _circle(file)
+    yield from _flow_faults(file)
+    faults = list(_layer_faults(file))
+    yield from faults or _dependency_cycle(file)
 
 
-def _unshared(file: RouteFile) -> Iterator[str]:
-    """Where the routes of a pair are not numbered in turn, or do not share its chunks out in turn."""
+def _chunk_faults(file: RouteFile) -> Iterator[str]:
+    """Yield routes whose number or first chunk does not follow that of the pair's previous route."""
     following: dict[tuple[int, int], tuple[int, int]] = {}
     for place, route in enumerate(file.routes):
         pair = (route.source, route.target)
@@ -125,8 +111,8 @@ def _unshared(file: RouteFile) -> Iterator[str]:
         following[pair] = number + 1, first + route.chunks
 
 
-def _unsteered(file: RouteFile) -> Iterator[str]:
-    """Flow ids out of range or twice in a pair, and queue pairs that are not one for each flow of a host."""
+def _flow_faults(file: RouteFile) -> Iterator[str]:
+    """Yield flow ids out of range or used twice in a pair, and queue pairs unlike the flows sent."""
     taken: dict[tuple[int, int, int | None], int] = {}
     for place, route in enumerate(file.routes):
         if route.flow is None or not _LEAST_FLOW <= route.flow <= _MOST_FLOW:
@@ -142,27 +128,27 @@ def _unsteered(file: RouteFile) -> Iterator[str]:
         yield f"rank {rank}: queue pairs are not said, it sends {sent[rank]} flows"
 
 
-def _layers_astray(file: RouteFile) -> Iterator[str]:
-    """Layers that are not one a hop, do not begin with the route's, or are beyond those of the file."""
+def _layer_faults(file: RouteFile) -> Iterator[str]:
+    """Yield layers that are not one per hop, do not begin with the route's, or exceed the file's number."""
     for place, route in enumerate(file.routes):
-        said = route.hop_layers
-        if said and (len(said) != len(route.links) or said[0] != route.layer):
-            yield f"route {place}: layers {list(said)}: expected one for each hop, the first {route.layer}"
-        highest = max(said or (route.layer,))
+        layers = route.hop_layers
+        if layers and (len(layers) != len(route.links) or layers[0] != route.layer):
+            yield f"route {place}: layers {list(layers)}: expected one for each hop, the first {route.layer}"
+        highest = max(layers or (route.layer,))
         if file.n_layers is not None and highest >= file.n_layers:
             yield f"route {place}: layer {highest} is beyond the {file.n_layers} of the file"
 
 
-def _circle(file: RouteFile) -> Iterator[str]:
-    """Channels (layer, link) each of which is held while the next is waited for, if there are any."""
+def _dependency_cycle(file: RouteFile) -> Iterator[str]:
+    """Yield a cycle of channels (layer, link), each held while a route waits for the next, if any."""
     earlier: dict[tuple[int, int], set[tuple[int, int]]] = defaultdict(set)
     later: dict[tuple[int, int], set[tuple[int, int]]] = defaultdict(set)
     for route in file.routes:
         layers = route.hop_layers or (route.layer,) * len(route.links)
-        way = list(zip(layers, route.links, strict=True))
-        for held, wanted in pairwise(way):
+        for held, wanted in pairwise(zip(layers, route.links, strict=True)):
             earlier[wanted].add(held)
             later[held].add(wanted)
+    # Kahn's algorithm on the channel dependency graph; the channels that remain are on or behind a cycle.
     waiting = {channel: len(before) for channel, before in earlier.items()}
     free = [channel for channel in later if channel not in waiting]
     while free:
@@ -174,10 +160,12 @@ def _circle(file: RouteFile) -> Iterator[str]:
     if not waiting:
         return
     seen: dict[tuple[int, int], int] = {}
-    at = min(waiting)  # each that is left waits behind another that is left
+    at = min(
+        waiting
+    )  # Every remaining channel waits for another remaining one: following them ends in a cycle.
     while at not in seen:
         seen[at] = len(seen)
         at = min(held for held in earlier[at] if held in waiting)
-    circle = [channel for channel, number in seen.items() if number >= seen[at]][::-1]
-    names = ", ".join(f"{link} in layer {layer}" for layer, link in circle[:8])
-    yield f"{len(circle)} links wait for each other: {names}" + (", ..." if len(circle) > 8 else "")
+    cycle = [channel for channel, number in seen.items() if number >= seen[at]][::-1]
+    names = ", ".join(f"{link} in layer {layer}" for layer, link in cycle[:8])
+    yield f"{len(cycle)} links wait for each other: {names}" + (", ..." if len(cycle) > 8 else "")

@@ -1,4 +1,4 @@
-"""What takes route files."""
+"""Describes the use of route files."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from treadle.formats.verdict import Verdict
 
 
 def load(request: FileRequest, _written: Written, _judgement: Verdict) -> Loading:
-    """Of a file that was written."""
+    """Return how a file is used."""
     return Loading(
         runtime="tools that program adapters (none is known to read it)",
         environment=(),

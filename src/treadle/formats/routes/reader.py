@@ -1,7 +1,4 @@
-"""Reads route files: JSON, CSV and XML.
-
-Shares no code with the writer.
-"""
+"""Reads route files: JSON, CSV and XML. Shares no code with the writer."""
 
 from __future__ import annotations
 
@@ -9,15 +6,16 @@ import csv
 import io
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, cast
 
 from lxml import etree
 
 from treadle.errors import FormatError
 from treadle.formats.verdict import Terms, decoded
-from treadle.formats.xml_elements import line_of, parse_plain_xml
+from treadle.formats.xml_elements import Attributes, parse_xml
 from treadle.input_files import parse_json
 from treadle.schedules.plan_files.manifest_values import (
     read_integer,
@@ -30,7 +28,7 @@ from treadle.topologies.topology import Topology
 
 MAX_TEXT = 2**31
 _VERSIONS = (1, 2)
-"""Version 1 has no flow ids or queue pairs, and names the first hop's layer only."""
+"""Version 1 has no flow ids and no queue pairs, and names only the first hop's layer."""
 _NUMBERS = ("source", "target", "route", "layer", "first_chunk", "chunks")
 _Six = tuple[int, int, int, int, int, int]
 _ROUTE_KEYS = {*_NUMBERS, "ports", "links"}
@@ -40,77 +38,44 @@ _HEADING = [
 ]
 _NEW_CELLS = ["layers", "flow", "queue_pairs"]
 _NUMBER = re.compile(r"-?[0-9]{1,18}")
+_INTEGERS = (1 - 10**18, 10**18 - 1)
+"""The same range for attributes of XML; the verifier checks each value."""
 
 
 @dataclass(frozen=True)
 class FileRoute:
-    """One route as written.
-
-    Parameters
-    ----------
-    source, target : int
-        Ranks.
-    number : int
-        Within its pair, from 0.
-    layer, first_chunk, chunks : int
-    ports, links : tuple of int
-        Of every link of the way, its number among those out of its tail, and among all.
-    nodes : tuple of str
-        Where each hop sets out; or the two ends; empty where the file does not say.
-    hop_layers : tuple of int
-        Of every link of the way; empty where the layer stays the same, and in version 1.
-    flow : int, optional
-        UDP source port of its chunks; version 1 does not say.
-    """
+    """One route as written, from rank to rank."""
 
     source: int
     target: int
     number: int
+    """Number within its pair, from 0."""
     layer: int
     first_chunk: int
     chunks: int
     ports: tuple[int, ...]
+    """Number of each link among the links out of its tail."""
     links: tuple[int, ...]
     nodes: tuple[str, ...] = ()
+    """Tail of each hop, or the two ends of the route; empty if the file does not name them."""
     hop_layers: tuple[int, ...] = ()
+    """Layer of each hop; empty if it stays the same, and in version 1."""
     flow: int | None = None
+    """UDP source port of its chunks; None in version 1."""
 
 
 @dataclass(frozen=True)
 class RouteFile:
-    """A file as written.
-
-    Parameters
-    ----------
-    routes : tuple of FileRoute
-    ranks : tuple of str, optional
-        Names of their nodes.
-    n_chunks, n_layers : int, optional
-        Chunks per unit of demand, and layers; a CSV does not say.
-    queue_pairs : tuple of (int, int), optional
-        Rank and number, as often as different ones are said; version 1 does not say.
-    """
+    """A file as written."""
 
     routes: tuple[FileRoute, ...]
     ranks: tuple[str, ...] | None = None
+    """Names of the ranks' nodes; None in a CSV."""
     n_chunks: int | None = None
+    """Chunks per unit of demand; None in a CSV."""
     n_layers: int | None = None
     queue_pairs: tuple[tuple[int, int], ...] | None = None
-
-
-def read_json(data: bytes, terms: Terms) -> RouteFile:
-    """Read the JSON."""
-    return read_route_json(*decoded(data, terms, "route file"))
-
-
-def read_csv(data: bytes, terms: Terms) -> RouteFile:
-    """Read the CSV."""
-    return read_route_csv(*decoded(data, terms, "route file"))
-
-
-def read_xml(data: bytes, terms: Terms) -> RouteFile:
-    """Read the XML."""
-    return read_route_xml(*decoded(data, terms, "route file"))
+    """Distinct (rank, number) in the file; None in version 1."""
 
 
 def read_route_json(text: str, source: str = "route file") -> RouteFile:
@@ -137,7 +102,7 @@ def read_route_json(text: str, source: str = "route file") -> RouteFile:
         return RouteFile(tuple(routes), tuple(names), n_chunks, n_layers, queue_pairs)
     except FormatError as error:
         if error.line is not None or not source or str(error).startswith(f"{source}: "):
-            raise  # it names the file
+            raise  # The message names the file.
         raise FormatError(str(error), source=source) from None
 
 
@@ -199,7 +164,7 @@ def _csv_route(cells: dict[str, str], line: int, source: str) -> FileRoute:
 
 def read_route_xml(text: str, source: str = "route file") -> RouteFile:
     """Read an XML of routes; FormatError if it is malformed or hostile."""
-    top = parse_plain_xml(text, source, MAX_TEXT)
+    read, top = Attributes(source), parse_xml(text, source, MAX_TEXT)
     if top.tag != "routes" or top.get("version") not in ("1", "2"):
         raise FormatError("expected <routes>, version 1 or 2", source=source)
     is_new = top.get("version") != "1"
@@ -208,44 +173,47 @@ def read_route_xml(text: str, source: str = "route file") -> RouteFile:
     routes: list[FileRoute] = []
     for element in top:
         if element.tag == "rank":
-            if _attribute(element, "number", source) != len(names):
-                raise _wrong(element, f"expected rank {len(names)}", source)
+            read.number(element, "number", len(names), len(names))
             names.append(element.get("node", ""))
-            counts += [_attribute(element, "queue_pairs", source)] if is_new else []
+            counts += [read.number(element, "queue_pairs", *_INTEGERS)] if is_new else []
         elif element.tag == "pair":
-            routes += _pair(element, source, is_new)
+            routes += _pair(read, element, is_new)
         else:
-            raise _wrong(element, "expected <rank> or <pair>", source)
-    if _attribute(top, "ranks", source) != len(names):
-        raise _wrong(top, f"holds {len(names)} ranks", source)
-    n_chunks, n_layers = (_attribute(top, key, source) for key in ("chunks", "layers"))
+            raise read.fail(element, "found, expected <rank> or <pair>")
+    read.number(top, "ranks", len(names), len(names))
+    n_chunks, n_layers = (read.number(top, key, *_INTEGERS) for key in ("chunks", "layers"))
     queue_pairs = tuple(enumerate(counts)) if is_new else None
     return RouteFile(tuple(routes), tuple(names), n_chunks, n_layers, queue_pairs)
 
 
-def _pair(pair: etree._Element, source: str, is_new: bool) -> Iterator[FileRoute]:
-    ends = [_attribute(pair, key, source) for key in ("source", "target")]
+def _pair(read: Attributes, pair: etree._Element, is_new: bool) -> Iterator[FileRoute]:
+    ends = [read.number(pair, key, *_INTEGERS) for key in ("source", "target")]
     for number, route in enumerate(pair):
         if route.tag != "route" or any(hop.tag != "hop" for hop in route):
-            raise _wrong(route, "expected <route> with a <hop> for each link", source)
-        shares = [_attribute(route, key, source) for key in ("layer", "first_chunk", "chunks")]
-        says_layers = is_new and any(hop.get("layer") is not None for hop in route)
+            raise read.fail(route, "found, expected <route> with a <hop> for each link")
+        shares = [read.number(route, key, *_INTEGERS) for key in ("layer", "first_chunk", "chunks")]
+        has_layers = is_new and any(hop.get("layer") is not None for hop in route)
+        ports, links, hop_layers = (
+            tuple(read.number(hop, key, *_INTEGERS) for hop in route if key != "layer" or has_layers)
+            for key in ("port", "link", "layer")
+        )
         yield FileRoute(
             *cast("_Six", (*ends, number, *shares)),
-            ports=tuple(_attribute(hop, "port", source) for hop in route),
-            links=tuple(_attribute(hop, "link", source) for hop in route),
+            ports=ports,
+            links=links,
             nodes=tuple(hop.get("node", "") for hop in route),
-            hop_layers=tuple(_attribute(hop, "layer", source) for hop in route if says_layers),
-            flow=_attribute(route, "flow", source) if is_new else None,
+            hop_layers=hop_layers,
+            flow=read.number(route, "flow", *_INTEGERS) if is_new else None,
         )
 
 
-def _wrong(element: etree._Element, what: str, source: str) -> FormatError:
-    return FormatError(f"<{str(element.tag)[:40]}>: {what}", source=source, line=line_of(element))
+def _read(parse: Callable[[str, str], RouteFile], data: bytes, terms: Terms) -> RouteFile:
+    return parse(*decoded(data, terms, "route file"))
 
 
-def _attribute(element: etree._Element, key: str, source: str) -> int:
-    return _number(element.get(key, ""), f"line {element.sourceline}: {key}", source)
+read_json, read_csv, read_xml = (
+    partial(_read, parse) for parse in (read_route_json, read_route_csv, read_route_xml)
+)
 
 
 def _number(word: str, place: str, source: str) -> int:
@@ -255,7 +223,7 @@ def _number(word: str, place: str, source: str) -> int:
 
 
 def ports_of(topology: Topology) -> list[int]:
-    """Each link's number among those out of its tail, in the fabric's order, from 0.
+    """Return each link's number among those out of its tail, in the fabric's order, from 0.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Route schedules as text: JSON, CSV and XML for tools that program adapters."""
+"""Writes route schedules as JSON, CSV and XML for tools that program network adapters."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import csv
 import io
 import json
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -27,32 +28,17 @@ _COLUMNS = [
     *("hops", "ports", "links", "layers", "flow", "queue_pairs"),
 ]
 _Line = dict[str, Any]
-"""One route with the keys of the JSON; no layers where they are the same on the whole way."""
+"""One route with the keys of the JSON; without layers if all hops have the same."""
 
 
 def emit_route_json(topology: Topology, collective: Collective, schedule: RouteSchedule) -> str:
-    """Write routes as JSON, one route a line.
+    """Write verified routes as JSON, one route per line; ScheduleError if they do not belong to the fabric.
 
-    Parameters
-    ----------
-    topology : Topology
-    collective : Collective
-    schedule : RouteSchedule
-        Checked by the caller.
-
-    Raises
-    ------
-    ScheduleError
-        If the routes do not belong to the fabric.
-
-    Notes
-    -----
     Keys of a route: source and target (ranks), route (its number within the pair), layer, first_chunk and
-    chunks (those of the pair's chunks that are steered to it), ports (at each node of the way, the number of
-    the link among the links out of that node, in the fabric's order, from 0), links (the fabric's own
-    numbers of the same links), layers (of every hop; left out where the layer is the same on the whole way)
-    and flow (the UDP source port that steers these chunks: 0xC000 to 0xFFFF, as RoCE has it, no two alike in
-    a pair). ``queue_pairs`` of the file: of every rank, the number of flows that it sends. Self-loops have
+    chunks (the pair's chunks that use it), ports (the number of each link among the links out of its tail, in
+    the fabric's order, from 0), links (the fabric's own numbers of the same links), layers (one per hop;
+    omitted if all are the same) and flow (UDP source port of these chunks, 0xC000 to 0xFFFF as in RoCE,
+    unique within a pair). ``queue_pairs`` of the file: number of flows that each rank sends. Self-loops have
     port numbers, too.
     """
     head = {
@@ -70,14 +56,9 @@ def emit_route_json(topology: Topology, collective: Collective, schedule: RouteS
 
 
 def emit_route_csv(topology: Topology, collective: Collective, schedule: RouteSchedule) -> str:
-    """Write routes as CSV with a heading; ports, links, layers are numbers with spaces between.
+    """Write routes as CSV with a heading; ports, links and layers are numbers separated by spaces.
 
-    Columns are the keys of the JSON; each row names the queue pairs of its source.
-
-    Raises
-    ------
-    ScheduleError
-        If the routes do not belong to the fabric.
+    Columns are the keys of the JSON; each row has the queue pairs of its source.
     """
     stream = io.StringIO()
     writer = csv.DictWriter(stream, _COLUMNS, lineterminator="\n")
@@ -93,13 +74,7 @@ def emit_route_csv(topology: Topology, collective: Collective, schedule: RouteSc
 
 
 def emit_route_xml(topology: Topology, collective: Collective, schedule: RouteSchedule) -> str:
-    """Write routes as XML: a ``pair`` of ranks has ``route`` elements, and these a ``hop`` per link.
-
-    Raises
-    ------
-    ScheduleError
-        If the routes do not belong to the fabric.
-    """
+    """Write routes as XML: a ``pair`` of ranks has ``route`` elements, and these have a ``hop`` per link."""
     root = etree.Element(
         "routes",
         version=str(_VERSION),
@@ -127,14 +102,14 @@ def emit_route_xml(topology: Topology, collective: Collective, schedule: RouteSc
 
 
 def _lines(topology: Topology, collective: Collective, schedule: RouteSchedule) -> Iterator[_Line]:
-    """All routes in order; ScheduleError if they are for other ranks, or name links that do not exist."""
+    """Yield all routes in order; ScheduleError if they are for other ranks or use unknown links."""
     if schedule.n_ranks != collective.n_ranks:
         raise ScheduleError(
             f"route file: the routes are for {schedule.n_ranks} ranks, expected {collective.n_ranks}"
         )
     if schedule.path_links.size and int(schedule.path_links.max()) >= topology.n_links:
         raise ScheduleError(f"route file: a route takes a link beyond the {topology.n_links} of the fabric")
-    # number of each link among those out of its tail
+    # Number each link among those out of its tail.
     order = np.argsort(topology.tails, kind="stable")
     tails = topology.tails[order]
     ports: Int64Array = np.empty(topology.n_links, dtype=np.int64)
@@ -149,7 +124,7 @@ def _lines(topology: Topology, collective: Collective, schedule: RouteSchedule) 
             raise ScheduleError(
                 f"route file: a pair has more than {len(_FLOWS)} routes, one for each flow id"
             )
-        on_the_way = by_hop[offset[path] : offset[path + 1]].tolist()
+        hop_layers = by_hop[offset[path] : offset[path + 1]].tolist()
         links = schedule.path(path)
         yield {
             "source": pair // schedule.n_ranks,
@@ -160,32 +135,17 @@ def _lines(topology: Topology, collective: Collective, schedule: RouteSchedule) 
             "chunks": units[path],
             "ports": ports[links].tolist(),
             "links": links.tolist(),
-            **({"layers": on_the_way} if len(set(on_the_way)) > 1 else {}),
+            **({"layers": hop_layers} if len(set(hop_layers)) > 1 else {}),
             "flow": _FLOWS[route],
         }
 
 
 def _queue_pairs(schedule: RouteSchedule) -> list[int]:
-    """Flows that each rank sends."""
+    """Return the number of flows that each rank sends."""
     return np.bincount(schedule.source, minlength=schedule.n_ranks).tolist()  # type: ignore[no-any-return]
 
 
-def write_json(request: FileRequest) -> Written:
-    """A plan's routes as JSON."""
-    return _written(request, emit_route_json)
-
-
-def write_csv(request: FileRequest) -> Written:
-    """A plan's routes as CSV."""
-    return _written(request, emit_route_csv)
-
-
-def write_xml(request: FileRequest) -> Written:
-    """A plan's routes as XML."""
-    return _written(request, emit_route_xml)
-
-
-def _written(request: FileRequest, emit: Callable[[Topology, Collective, RouteSchedule], str]) -> Written:
+def _write(emit: Callable[[Topology, Collective, RouteSchedule], str], request: FileRequest) -> Written:
     plan = request.plan
     routes = routes_in(request.entry.schedule, plan.algorithm)
     for host in hosts_passed(plan.topology, routes.path_offset, routes.path_links)[:1].tolist():
@@ -193,5 +153,9 @@ def _written(request: FileRequest, emit: Callable[[Topology, Collective, RouteSc
             f"routes: some pass the memory of {plan.topology.node_names[host]!r}, where no card forwards; "
             "write programs for the ranks, such as msccl-xml or cpu-xml, or solve with --algorithm pipelined"
         )
-    text = emit(plan.topology, plan.collective, routes)
-    return Written((("", text.encode()),))
+    return Written((("", emit(plan.topology, plan.collective, routes).encode()),))
+
+
+write_json, write_csv, write_xml = (
+    partial(_write, emit) for emit in (emit_route_json, emit_route_csv, emit_route_xml)
+)

@@ -1,1 +1,1 @@
-"""Which calls a runtime gives to a text, and chunks of which more sizes are served."""
+"""Calls for which a runtime chooses a runtime file, and numbers of chunks that support more sizes."""

@@ -1,4 +1,4 @@
-"""Instances of a schedule such that no thread block has to carry more than one carries."""
+"""Choice of the instances of a schedule, so that the bandwidth of a thread block does not limit it."""
 
 from __future__ import annotations
 
@@ -16,38 +16,29 @@ from treadle.program.passes import replicate
 from treadle.program.program import Program
 
 BLOCK_BYTES_PER_S = 20_000_000_000
-"""Bytes per second of a thread block: a channel of NCCL on the slowest of its presets."""
+"""Bandwidth of a thread block: that of an NCCL channel in the slowest of NCCL's presets."""
 
 MOST_INSTANCES = 32
 _MOST_OPERATIONS = 2**15
-"""Most operations of a program that instances make; larger files load slowly."""
+"""Most operations of a program with instances; larger files load slowly."""
 _LATENCY_BYTES = 2**16
-"""A block that moves no more takes as long as a few messages: more blocks do not help."""
+"""Load of a block up to which latency dominates, so that more blocks do not help."""
 _LEFT_BYTES = 2**13
 """Sizes up to this may be left to the runtime's own algorithms."""
 
 
 @dataclass(frozen=True)
 class SpreadFile:
-    """A runtime file, the program in it, and the load of its busiest thread block.
-
-    Parameters
-    ----------
-    grid : Grid
-    text : str
-    instances : int
-        Copies of the schedule side by side in the file.
-    share : Fraction
-        Part of the collective's larger per-rank buffer that the busiest block moves.
-    carried_algbw : Fraction, optional
-        Algbw (bytes/s) at which the busiest block moves `BLOCK_BYTES_PER_S`; None where the plan's is less.
-    """
+    """A runtime file, the program in it, and the load of its busiest thread block."""
 
     grid: Grid
     text: str
     instances: int
+    """Concurrent copies of the schedule in the file."""
     share: Fraction
+    """Part of the collective's larger per-rank buffer that the busiest block moves."""
     carried_algbw: Fraction | None
+    """Algbw (bytes/s) at which the busiest block moves `BLOCK_BYTES_PER_S`; None if the plan's is less."""
 
 
 def spread_over_blocks(
@@ -60,23 +51,25 @@ def spread_over_blocks(
     *,
     least: int = 1,
 ) -> SpreadFile:
-    """Choose the number of instances, unless it or the chunks were given.
+    """Choose the number of instances, unless it or the chunks are given.
+
+    More instances may neither support fewer sizes above 8 KB under `selector` nor use fewer in-network
+    operations.
 
     Parameters
     ----------
     request : FileRequest
     written : tuple of Grid and str
-        The file with the instances that were given, or one.
+        The file with the given number of instances, or one.
     selector : Selector
-        Of the runtime: more instances may not support fewer sizes above 8 KB.
     emit : callable
-        From a program to a file; ScheduleError where it does not fit the runtime.
+        From a program to a file; ScheduleError if it does not fit the runtime.
     shares : callable
-        from a runtime file to the part of the buffer that its busiest block moves.
+        From a file to the part of the buffer that its busiest block moves.
     asked : callable
-        from a runtime file to the operations that it leaves to switches.
+        From a file to its in-network operations.
     least : int
-        Instances that are tried in any case.
+        Number of instances that is always tried.
     """
     grid, text = written
 
@@ -85,11 +78,12 @@ def spread_over_blocks(
         return sum(size > _LEFT_BYTES for size in supported_call_sizes(facts, selector))
 
     def wanted_of(text: str, program: Program) -> Fraction:
-        """The plan's algbw, or what is left of it where ranks do what the plan leaves to switches."""
+        """Return the plan's algbw, or less if ranks do in-network operations of the plan."""
         return request.rate_without_switches(program, asked(text)) or request.plan.algbw
 
     def spread(grid: Grid, text: str, instances: int) -> SpreadFile:
         share, wanted = shares(text), wanted_of(text, grid.program)
+        # LL and small sizes are limited by latency, which more thread blocks do not reduce.
         is_small = request.protocol == "LL" or 0 < request.max_bytes * share <= _LATENCY_BYTES
         is_short = share * wanted > BLOCK_BYTES_PER_S and not is_small
         return SpreadFile(grid, text, instances, share, BLOCK_BYTES_PER_S / share if is_short else None)
@@ -103,7 +97,7 @@ def spread_over_blocks(
     whole, least_served = wanted_of(text, grid.program), supported_rate(grid.program)
 
     def file_with(instances: int) -> SpreadFile | None:
-        """The file with so many instances; None where it does not fit, or leaves switches less."""
+        """Return the file with a number of instances; None if it does not fit or supports less."""
         if grid.program.n_operations * instances > _MOST_OPERATIONS:
             return None
         program = replicate(grid.program, instances)
@@ -113,20 +107,21 @@ def spread_over_blocks(
             text = emit(program)
             if wanted_of(text, program) != whole:
                 return None
-        except ScheduleError:  # beyond the runtime's tables
+        except ScheduleError:  # It exceeds the runtime's tables.
             return None
         more = replace(grid, program=program, plan_chunks=grid.plan_chunks * instances)
         return spread(more, text, instances)
 
-    is_fitting = False
+    # Halve the number until the file fits, then double it while the blocks still limit the rate.
+    has_fitted = False
     while 1 < instances <= MOST_INSTANCES:
         made = file_with(instances)
-        if made is None and is_fitting:
+        if made is None and has_fitted:
             break
         if made is None:
             instances //= 2
             continue
-        is_fitting = True
+        has_fitted = True
         if made.share < best.share:
             best = made
         if made.carried_algbw is None or instances < needed:

@@ -1,9 +1,9 @@
-"""Chunks whose number divides more sizes, at the price of trees that carry unequal parts.
+"""Numbers of chunks that divide more sizes, at the price of trees with unequal parts.
 
-Runtimes take a text for sizes that its chunks divide. Thirteen trees a root of sixteen make 208 chunks,
-which divide no power of two; but with a shard in 64 parts, of which twelve trees move five and one moves
-four, there are 1024. Nothing else changes: no tree, path, order or message. What it costs is what the busiest
-link carries more.
+Runtimes use a file for sizes that its number of chunks divides. Thirteen trees per root of sixteen make 208
+chunks, which divide no power of two; but with a shard in 64 parts, of which twelve trees move five and one
+moves four, there are 1024. Trees, paths, order and messages stay the same. The cost is the additional load of
+the busiest link.
 """
 
 from __future__ import annotations
@@ -21,27 +21,20 @@ from treadle.program.program import OperationKind, Program
 from treadle.topologies.topology import Topology
 
 MAX_LOSS = Fraction(1, 100)
-"""Throughput that may be given up, unasked, for sizes that are served."""
+"""Throughput that may be given up by default in order to support more sizes."""
 MAX_CHUNKS = 2**19
-"""Chunks of all ranks together up to which grids are looked for: interpreters hold each of them."""
+"""Most chunks of all ranks together in the search: interpreters hold each of them."""
 
 
 @dataclass(frozen=True)
 class Grid:
-    """A program in the chunks that a text names.
-
-    Parameters
-    ----------
-    program : Program
-    plan_chunks : int
-        Chunks that the plan's trees or steps ask for.
-    loss : Fraction
-        Throughput that is lost, as a share of the plan's: 0 where the chunks are the plan's.
-    """
+    """A program in the chunks of a runtime file."""
 
     program: Program
     plan_chunks: int
-    loss: Fraction
+    """Chunks that the plan's trees or steps need."""
+    loss: Fraction = Fraction(0)
+    """Lost throughput as a share of the plan's: 0 for the plan's own chunks."""
 
     @property
     def is_plan(self) -> bool:
@@ -50,18 +43,12 @@ class Grid:
 
 
 def facts_of(program: Program, min_bytes: int = 0, max_bytes: int = 0) -> FileFacts:
-    """What selectors look at in a program's text."""
+    """Return the properties of a program's file that selectors compare."""
     return FileFacts(program.kind, program.n_ranks, program.n_chunks, min_bytes, max_bytes)
 
 
 def parts_of(program: Program) -> int:
-    """Chunks of a shard, or of the whole buffer where calls count that.
-
-    Raises
-    ------
-    ScheduleError
-        If shards differ.
-    """
+    """Return the chunks of a shard, or of the entire buffer if calls count that."""
     facts = facts_of(program)
     if not facts.is_by_shard:
         return program.n_chunks
@@ -72,26 +59,15 @@ def parts_of(program: Program) -> int:
 
 
 def regrid(program: Program, parts: int, topology: Topology, *, by_step: bool = False) -> Grid:
-    """The program with every shard (or the whole buffer) in so many chunks.
+    """Return the program with every shard (or the entire buffer) in `parts` chunks.
 
-    Parameters
-    ----------
-    program : Program
-    parts : int
-        At least `parts_of(program)`; the j-th of k old chunks begins at new chunk floor(j * parts / k).
-    topology : Topology
-        The fabric of the program's paths, for what the unequal parts cost.
-    by_step : bool
-        The plan moves in steps, each as long as its busiest link takes; else as its busiest link in all.
-
-    Raises
-    ------
-    ScheduleError
-        If some chunk would vanish, or the shards differ.
+    `parts` is at least `parts_of(program)`. Old chunk j of k begins at new chunk floor(j * parts / k).
+    The loss compares loads of the busiest link of `topology`: per step, or (default) of all messages.
     """
     old = parts_of(program)
     if parts < old:
         raise ScheduleError(f"{parts} chunks are less than the plan's {old}: some would be empty")
+    # Each shard is divided separately, so that shards stay equal.
     numbers = np.arange(program.n_addresses + 1, dtype=np.int64)
     bounds = numbers // old * parts + numbers % old * parts // old
     new = recut(program, bounds)
@@ -103,25 +79,15 @@ def choose_grid(
     program: Program,
     topology: Topology,
     selector: Selector,
-    *,
     min_bytes: int = 0,
     max_bytes: int = 0,
+    *,
     by_step: bool = False,
 ) -> Grid:
-    """The plan's chunks, or the fewest that serve more sizes at a loss below `MAX_LOSS`.
+    """Return the plan's chunks, or the fewest that support more sizes at a loss below `MAX_LOSS`.
 
-    Parameters
-    ----------
-    program : Program
-    topology : Topology
-    selector : Selector
-        Of the runtime that the text is for.
-    min_bytes, max_bytes : int
-        Sizes that the text is meant for.
-    by_step : bool
-        As for `regrid`.
+    The sizes are those from `min_bytes` to `max_bytes` that the runtime's `selector` accepts.
     """
-    plan = Grid(program, program.n_chunks, Fraction(0))
     count = len(supported_call_sizes(facts_of(program, min_bytes, max_bytes), selector))
     own = parts_of(program)
     for parts in (1 << power for power in range((own - 1).bit_length(), MAX_CHUNKS.bit_length())):
@@ -130,17 +96,17 @@ def choose_grid(
             break
         facts = FileFacts(program.kind, program.n_ranks, n_chunks, min_bytes, max_bytes)
         if len(supported_call_sizes(facts, selector)) <= count:
-            break  # finer ones serve still less
+            break  # More chunks support even fewer sizes.
         grid = regrid(program, parts, topology, by_step=by_step)
         if grid.loss < MAX_LOSS:
             return grid
-    return plan
+    return Grid(program, program.n_chunks)
 
 
 def _busy_time(program: Program, topology: Topology, *, by_step: bool) -> Fraction:
-    """Share of the buffer that the busiest link carries, per byte/s, of every step or of all together.
+    """Return the load of the busiest link (share of the buffer, per byte/s), summed over steps or in all.
 
-    Where paths are unknown, the share of the largest message.
+    If paths are unknown, return the share of the largest message.
     """
     sends = np.flatnonzero(program.operation_kind == OperationKind.SEND)
     if not sends.size or np.any(program.path[sends] < 0):
@@ -150,11 +116,11 @@ def _busy_time(program: Program, topology: Topology, *, by_step: bool) -> Fracti
 
 
 def _busiest(program: Program, sends: Int64Array, topology: Topology) -> Fraction:
-    """Share of the buffer that the busiest link carries of some sends, per byte/s."""
+    """Return the load of the busiest link under some sends: share of the buffer, per byte/s."""
     per_path = np.bincount(program.path[sends], weights=program.count[sends], minlength=program.n_paths)
     over = np.repeat(per_path, np.diff(program.path_offset))
     loads = np.bincount(program.path_links, weights=over, minlength=topology.n_links).astype(np.int64)
-    # of links alike in bandwidth the one with the largest load
+    # Among links of equal bandwidth only the largest load matters: few fractions are compared.
     heaviest = {
         int(value): int(loads[topology.bandwidths == value].max()) for value in np.unique(topology.bandwidths)
     }

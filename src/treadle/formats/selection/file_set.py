@@ -1,4 +1,4 @@
-"""Texts that a runtime chooses from by the size of a call, and what makes it do so."""
+"""Runtime files that a runtime chooses from by the size of a call, and the files that make it do so."""
 
 from __future__ import annotations
 
@@ -9,60 +9,36 @@ from treadle.formats.loading import Loading
 from treadle.formats.verdict import RangedFile
 
 LOADER = "load.sh"
-"""Of a set's folder: runs a command with the variables that its runtime needs."""
+"""Script in a set's folder that runs a command with the variables that its runtime needs."""
 FOLDER = "texts"
-"""In a set's folder: the texts, and nothing else."""
+"""Subfolder of a set's folder that contains only the runtime files."""
 
 
 @dataclass(frozen=True)
 class FileSet:
-    """All texts of a folder.
-
-    Parameters
-    ----------
-    folder : str
-        As people will name it.
-    dialect : str
-        Of the texts.
-    texts : tuple of RangedFile
-        In the order of their files.
-    """
+    """All runtime files of a folder."""
 
     folder: str
+    """Path as users will name it."""
     dialect: str
     texts: tuple[RangedFile, ...]
+    """In the order of their file names."""
 
 
 @dataclass(frozen=True)
 class Delivery:
-    """What lies beside the texts of a folder.
-
-    Parameters
-    ----------
-    files : tuple of (str, bytes)
-        Name in the folder, and content.
-    loading : Loading
-    """
+    """Files next to the runtime files of a folder (name, content), and how to load them."""
 
     files: tuple[tuple[str, bytes], ...]
     loading: Loading
 
 
 def loader_script(title: str, variables: Sequence[tuple[str, str]]) -> bytes:
-    """A shell script that runs a command with some variables, or prints what sets them.
+    """Return a shell script that runs a command with some variables, or prints the commands that set them.
 
-    Parameters
-    ----------
-    title : str
-        A line that says what for.
-    variables : sequence of (str, str)
-        Names and values; in a value ``$here`` is the script's folder, and another variable may be named as
-        the shell does. Values hold no quotes.
-
-    Notes
-    -----
-    The folder is found when the script runs: it may be moved or copied. Variables are set for the command
-    alone, not for what the script itself calls.
+    In a value ``$here`` is the script's folder, and another variable may be named as in the shell. Values
+    have no quotation marks. The folder is found when the script runs, so it may be moved or copied. Variables
+    are set only for the command, not for the programs that the script itself runs.
     """
     words = " ".join(f'"{name}={value}"' for name, value in variables)
     printed = "\n".join(

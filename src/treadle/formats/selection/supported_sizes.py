@@ -1,7 +1,7 @@
-"""Which calls a runtime's selector gives to a text of so many chunks.
+"""Calls for which a runtime's selector chooses a runtime file, given the file's number of chunks.
 
-Told from the sources named in docs/reference/formats.md: what is compared is a number of elements or of
-bytes, of all ranks together or of one, and differs from runtime to runtime.
+The rules come from the sources that docs/reference/formats.md names. Runtimes compare a number of elements or
+of bytes, of all ranks together or of one.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from treadle.units import format_size
 SIZES = tuple(2**exponent for exponent in range(10, 31))
 """Bytes of the larger per-rank buffer: the powers of two from 1 KB to 1 GB."""
 ELEMENT_BYTES = 4
-"""Of float32 and int32, for which sizes are told."""
+"""Size of float32 and int32, for which supported sizes are reported."""
 ALIGNMENT = 16
-"""Bytes that MSCCL++ cuts buffers by, and that nccl-tests rounds a rank's part down to."""
+"""Bytes: MSCCL++ divides buffers into multiples, and nccl-tests rounds a rank's part down to one."""
 _FEWEST_SIZES = 3
-"""By which a range is judged."""
-_BY_SHARD = (CollectiveKind.ALLGATHER, CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALLTOALL)
+"""Fewest sizes that represent a range."""
+SHARDED_KINDS = (CollectiveKind.ALLGATHER, CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALLTOALL)
 
 
 class Selector(StrEnum):
-    """Who decides whether a call is given to a text."""
+    """The code that decides whether a call uses a runtime file."""
 
     AZURE = "msccl-executor-nccl"
     SCHEDULER = "msccl-scheduler"
-    """The library that takes over in msccl-executor-nccl where it is found."""
+    """The library that msccl-executor-nccl uses instead if it finds it."""
     LEGACY = "msccl"
     RCCL = "RCCL"
     MSCCLPP = "MSCCL++"
@@ -38,37 +38,26 @@ class Selector(StrEnum):
 
 @dataclass(frozen=True)
 class FileFacts:
-    """What selectors look at.
-
-    Parameters
-    ----------
-    kind : CollectiveKind
-    n_ranks : int
-    n_chunks : int
-        Equal parts of the larger per-rank buffer.
-    min_bytes, max_bytes : int
-        First and last size that the text is meant for; max_bytes 0 means no limit.
-    """
+    """Properties of a runtime file that selectors compare."""
 
     kind: CollectiveKind
     n_ranks: int
     n_chunks: int
+    """Equal parts of the larger per-rank buffer."""
     min_bytes: int = 0
     max_bytes: int = 0
+    """Last size that the file is intended for; 0 means no limit."""
 
     @property
     def is_by_shard(self) -> bool:
         """Whether a call counts the elements of one shard, and the buffer has one for each rank."""
-        return self.kind in _BY_SHARD
+        return self.kind in SHARDED_KINDS
 
 
 def call_elements(facts: FileFacts, size: int, element_bytes: int = ELEMENT_BYTES) -> int:
-    """Elements of the larger per-rank buffer in the call that nccl-tests makes for a size.
+    """Return the elements of the larger per-rank buffer in the call that nccl-tests makes for `size` bytes.
 
-    Parameters
-    ----------
-    size : int
-        Bytes; each rank's part is rounded down to whole 16 bytes where the collective has such parts.
+    Each rank's part is rounded down to a multiple of 16 bytes if the collective has such parts.
 
     Examples
     --------
@@ -84,14 +73,12 @@ def call_elements(facts: FileFacts, size: int, element_bytes: int = ELEMENT_BYTE
 def supports_call(
     facts: FileFacts, selector: Selector, size: int, element_bytes: int = ELEMENT_BYTES
 ) -> bool:
-    """Whether the call of a size is given to the text.
+    """Whether the runtime uses the file for the call of a size.
 
-    Notes
-    -----
     msccl-executor-nccl and RCCL compare the elements of the larger buffer with the chunks; msccl-scheduler
-    the elements that the call counts, of one rank in a collective with shards. The older msccl compares bytes
-    in allgather and broadcast, which it turns into bytes before it selects. MSCCL++ asks for chunks of whole
-    16 bytes, and fails where they are not.
+    compares the elements that the call counts, which are those of one rank in a collective with shards. The
+    older msccl compares bytes in allgather and broadcast, because it converts those calls to bytes before it
+    selects. MSCCL++ needs chunks of a multiple of 16 bytes, and fails otherwise.
     """
     elements = call_elements(facts, size, element_bytes)
     n_bytes = elements * element_bytes
@@ -108,17 +95,9 @@ def supports_call(
 
 
 def round_sizes(min_bytes: int = 0, max_bytes: int = 0) -> tuple[int, ...]:
-    """The sizes by which a text for a range is judged.
+    """Return sizes that represent a range (max_bytes 0 means no limit), in rising order.
 
-    Parameters
-    ----------
-    min_bytes, max_bytes : int
-        First and last size; max_bytes 0 means no limit.
-
-    Returns
-    -------
-    tuple of int
-        By size: of `SIZES` those in the range; where these are fewer than three, the roundest numbers beside.
+    They are the `SIZES` in the range; if there are fewer than three, the roundest other numbers are added.
 
     Examples
     --------
@@ -145,7 +124,7 @@ def supported_call_sizes(
     sizes: Sequence[int] | None = None,
     element_bytes: int = ELEMENT_BYTES,
 ) -> tuple[int, ...]:
-    """Those of some sizes that are served; default: of the text's `round_sizes`.
+    """Return the supported ones among some sizes, by default among the file's `round_sizes`.
 
     Examples
     --------
@@ -163,27 +142,19 @@ def supported_call_sizes(
 @brief("selector", "sizes", "rule")
 @dataclass(frozen=True)
 class SupportedSizes:
-    """The sizes that a text serves, and the rule behind them.
-
-    Parameters
-    ----------
-    selector : Selector
-    sizes : tuple of int
-        Of `asked`, with elements of `ELEMENT_BYTES`.
-    rule : str
-        What a call must fulfil.
-    asked : tuple of int
-        The text's `round_sizes`.
-    """
+    """The sizes that a runtime file supports, and the rule behind them."""
 
     selector: Selector
     sizes: tuple[int, ...]
+    """Supported ones of `asked`, with elements of `ELEMENT_BYTES`."""
     rule: str
+    """Condition on a call."""
     asked: tuple[int, ...] = SIZES
+    """The file's `round_sizes`."""
 
     @property
     def summary(self) -> str:
-        """How many of the powers of two, and which.
+        """The supported powers of two, and their number.
 
         Examples
         --------
@@ -194,16 +165,17 @@ class SupportedSizes:
             return "no size of float32"
         first, last = format_size(self.asked[0]), format_size(self.asked[-1])
         noun = "powers of two" if set(self.asked) <= set(SIZES) else "round sizes"
-        whole = f"{len(self.sizes)} of the {len(self.asked)} {noun} from {first} to {last} of float32"
+        count = f"of the {len(self.asked)} {noun} from {first} to {last} of float32"
         if not self.sizes:
-            return f"none {whole.partition(' ')[2]}"
-        if self.sizes == self.asked[self.asked.index(self.sizes[0]) :]:
-            return f"{whole}: all from {format_size(self.sizes[0])}"
-        return f"{whole}: {', '.join(map(format_size, self.sizes))}"
+            return f"none {count}"
+        listed = ", ".join(map(format_size, self.sizes))
+        if self.sizes == self.asked[-len(self.sizes) :]:
+            listed = f"all from {format_size(self.sizes[0])}"
+        return f"{len(self.sizes)} {count}: {listed}"
 
 
 def supported_sizes(facts: FileFacts, selector: Selector) -> SupportedSizes:
-    """What a selector gives to a text."""
+    """Return the sizes for which a selector chooses a file."""
     chunks = facts.n_chunks
     if selector is Selector.MSCCLPP:
         rule = f"buffers of a multiple of {ALIGNMENT * chunks} bytes"

@@ -1,4 +1,4 @@
-"""Algorithms that TACCL and SCCL write: what their reader and judge are."""
+"""Algorithm files of TACCL and SCCL: the record of their verifier and messages."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Carries out TACCL's algorithms on sets of contributions.
-
-Shares no code with what makes programs of them.
-"""
+"""Executes TACCL's algorithms on sets of contributions. Shares no code with the conversion to programs."""
 
 from __future__ import annotations
 
@@ -14,11 +11,11 @@ from treadle.formats.verdict import Check, Terms, Verdict, listed
 
 MAX_VIOLATIONS = 1000
 _State = dict[tuple[int, int], frozenset[int]]
-"""Of a rank and an address: the numbers of the chunks that what is there is the sum of."""
+"""Content at each (rank, address): the numbers of the chunks that were added up there."""
 
 
 def interpret(files: Sequence[bytes], terms: Terms) -> Verdict:
-    """Follow an algorithm; FormatError if it is malformed or hostile."""
+    """Execute an algorithm; FormatError if it is malformed or hostile."""
     file = read(files[0], terms)
     faults = list(_followed(file))
     counts = (("send", len(file.sends)), ("chunk", len({part.address for part in file.parts})))
@@ -32,7 +29,7 @@ def _followed(file: TacclFile) -> Iterator[str]:
             here = (rank, part.address)
             state[here] = state.get(here, frozenset()) | {number}
     for step, sends in groupby(file.sends, key=lambda send: send.step):
-        before = dict(state)  # what is sent in a step was there at its beginning
+        before = dict(state)  # All sends of a step read the state before the step.
         for send in sends:
             found = before.get((send.tail, send.address))
             name = f"step {step}: address {send.address} from {send.tail} to {send.head}"
@@ -41,6 +38,7 @@ def _followed(file: TacclFile) -> Iterator[str]:
                 continue
             here = (send.head, send.address)
             has = state.get(here, frozenset())
+            # Files without the operation mean a sum if the terms are disjoint, else a copy.
             if send.reduces or (send.reduces is None and not found & has):
                 if found & has:
                     yield f"{name}: adds what is in the sum already"

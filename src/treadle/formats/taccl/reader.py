@@ -1,8 +1,8 @@
-"""Algorithms of TACCL and SCCL: JSON objects that say their type, with steps of sends.
+"""Reads algorithms of TACCL and SCCL: JSON objects with steps of sends.
 
-A chunk has ranks where it is at first (`pre`), ranks where it must get (`post`) and an address; chunks of one
-address are contributions to one sum. A send is [address, source, target], with a time and a link after these
-in TACCL's, and the word of a reduction in its reducing ones. What the collective is follows from the chunks.
+A chunk has the ranks that hold it first (`pre`), the ranks that must receive it (`post`) and an address;
+chunks of one address are contributions to one sum. A send is [address, source, target]; TACCL appends a time
+and a link, and for reductions the name of the operation. The collective is inferred from the chunks.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ MAX_TEXT = 128 * 2**20
 """Largest text read, characters."""
 MAX_SENDS = 10**6
 MAX_CHUNKS = 2**22
-"""Most chunks, and most places of chunks before and after."""
+"""Most chunks, and most ranks that hold chunks before and after."""
 
 
 @dataclass(frozen=True)
 class TacclPart:
-    """A chunk: where it is, where it must get, and its address."""
+    """A chunk: the ranks that hold it before and after, and its address."""
 
     before: frozenset[int]
     after: frozenset[int]
@@ -33,7 +33,7 @@ class TacclPart:
 
 @dataclass(frozen=True)
 class TacclSend:
-    """A send of all that a rank has at an address; `reduces`: None where the file does not say."""
+    """A send of the entire content at an address; `reduces` is None if the file does not say."""
 
     step: int
     address: int
@@ -60,7 +60,7 @@ def read(data: bytes, terms: Terms) -> TacclFile:
 
 
 def parse_taccl_json(text: str, source: str) -> TacclFile:
-    """Read an algorithm; FormatError if it is malformed, hostile, or no collective that is known here."""
+    """Read an algorithm; FormatError if it is malformed, hostile, or not one of the six collectives."""
     if len(text) > MAX_TEXT:
         raise FormatError(f"{len(text)} characters, expected at most {MAX_TEXT}", source=source)
     read = _Members(source)
@@ -91,22 +91,23 @@ def parse_taccl_json(text: str, source: str) -> TacclFile:
 
 
 class _Members:
-    """Members of objects, each checked."""
+    """Reader of checked members of objects."""
 
     def __init__(self, source: str) -> None:
         self.source = source
 
+    def fail(self, message: str) -> FormatError:
+        return FormatError(message, source=self.source)
+
     def member(self, value: Any, key: str, kind: type, where: str) -> Any:
         found = value.get(key) if isinstance(value, dict) else None
         if not isinstance(found, kind):
-            raise FormatError(f"{where}: {key}: expected a {kind.__name__}", source=self.source)
+            raise self.fail(f"{where}: {key}: expected a {kind.__name__}")
         return found
 
     def number(self, value: Any, low: int, high: int, where: str) -> int:
         if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-            raise FormatError(
-                f"{where}: {str(value)[:30]}: expected an integer from {low} to {high}", source=self.source
-            )
+            raise self.fail(f"{where}: {str(value)[:30]}: expected an integer from {low} to {high}")
         return value
 
     def part(self, value: Any, n: int, where: str) -> TacclPart:
@@ -119,19 +120,17 @@ class _Members:
     def send(self, value: Any, step: int, n: int, addresses: set[int]) -> TacclSend:
         where = f"step {step}"
         if not isinstance(value, list) or not 3 <= len(value) <= 6:
-            message = f"{where}: {str(value)[:60]}: expected [address, source, target, ...]"
-            raise FormatError(message, source=self.source)
+            raise self.fail(f"{where}: {str(value)[:60]}: expected [address, source, target, ...]")
         address = self.number(value[0], 0, 2**31, where)
         tail, head = (self.number(end, 0, n - 1, where) for end in value[1:3])
         if address not in addresses or tail == head:
-            message = f"{where}: {str(value)[:60]}: no chunk has that address, or the ends are one"
-            raise FormatError(message, source=self.source)
+            raise self.fail(f"{where}: {str(value)[:60]}: no chunk has that address, or the ends are one")
         reduces = None if len(value) < 6 else isinstance(value[5], str) and value[5].startswith("rr")
         return TacclSend(step, address, tail, head, reduces)
 
 
 def _collective(parts: list[TacclPart], n: int, source: str) -> tuple[str, int]:
-    """Kind and root, from where chunks are and must get."""
+    """Infer kind and root from the ranks that hold the chunks before and after."""
     ranks = {frozenset({rank}) for rank in range(n)}
     by_address: dict[int, list[TacclPart]] = defaultdict(list)
     for part in parts:
@@ -144,8 +143,8 @@ def _collective(parts: list[TacclPart], n: int, source: str) -> tuple[str, int]:
             found = _summing(by_address, n)
     if found is None:
         raise FormatError(
-            "its chunks begin and end as in no collective that is known here (allgather, reduce-scatter, "
-            "allreduce, broadcast, reduce, alltoall)",
+            "the chunks begin and end as in no supported collective (allgather, reduce-scatter, "
+            "allreduce, broadcast, reduce, all-to-all)",
             source=source,
         )
     return found
@@ -169,9 +168,9 @@ def _summing(by_address: dict[int, list[TacclPart]], n: int) -> tuple[str, int] 
     return _even([next(iter(found)) for found in afters], n, "reduce-scatter", "reduce")
 
 
-def _even(homes: list[Any], wanted: int, kind: str, rooted: str = "") -> tuple[str, int] | None:
-    """The kind if so many ranks, or pairs, have as many chunks each; the rooted one if one has all."""
-    counts = Counter(homes)
+def _even(owners: list[Any], wanted: int, kind: str, rooted: str = "") -> tuple[str, int] | None:
+    """Return `kind` if `wanted` ranks, or pairs, own equally many chunks; `rooted` if one owns all."""
+    counts = Counter(owners)
     if rooted and len(counts) == 1:
-        return rooted, min(homes[0])
+        return rooted, min(owners[0])
     return (kind, -1) if len(counts) == wanted and len(set(counts.values())) == 1 else None

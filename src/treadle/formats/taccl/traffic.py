@@ -1,4 +1,4 @@
-"""TACCL's algorithms as messages: a send for each of theirs, in the order of the steps."""
+"""Converts TACCL's algorithms to messages: one per send of the file, in the order of the steps."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from treadle.schedules.collective import CollectiveKind
 
 
 def traffic(data: bytes, terms: Terms) -> Traffic:
-    """What the ranks send each other."""
+    """Return the messages between the ranks."""
     file = read(data, terms)
     frame, place = _numbered(file)
     held: dict[tuple[int, int], int] = {
@@ -21,7 +21,7 @@ def traffic(data: bytes, terms: Terms) -> Traffic:
     }
     sends = []
     for step, together in groupby(file.sends, key=lambda send: send.step):
-        before = dict(held)  # what is sent in a step was there at its beginning
+        before = dict(held)  # All sends of a step read the state before the step.
         for send in together:
             here, has = (send.head, send.address), held.get((send.head, send.address), 0)
             amount = before.get((send.tail, send.address), 0)
@@ -34,7 +34,7 @@ def traffic(data: bytes, terms: Terms) -> Traffic:
 
 
 def _numbered(file: TacclFile) -> tuple[SendsFrame, dict[int, int]]:
-    """The collective's frame, and the chunk of each address."""
+    """Return the collective's frame, and the chunk number of each address."""
     kind, n = CollectiveKind(file.kind), file.n_ranks
     if kind in (CollectiveKind.ALLREDUCE, CollectiveKind.BROADCAST, CollectiveKind.REDUCE):
         addresses = sorted({part.address for part in file.parts})

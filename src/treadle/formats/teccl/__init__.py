@@ -1,4 +1,4 @@
-"""Schedules that TE-CCL writes: what their reader and judge are."""
+"""Schedule files of TE-CCL: the record of their verifier and messages."""
 
 from __future__ import annotations
 

@@ -1,39 +1,38 @@
-"""Carries out TE-CCL's schedules on sets of holders: who sends must hold, and in the end all demands are met.
+"""Executes TE-CCL's schedules on sets of holders: a sender must hold the chunk, and all demands must be met.
 
-Shares no code with what makes programs of them.
+Shares no code with the conversion to programs.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
-from itertools import pairwise
+from itertools import pairwise, permutations
 
 from treadle.formats.teccl.reader import TecclDemand, TecclFile, read
 from treadle.formats.verdict import Check, Terms, Verdict, listed
 
 MAX_VIOLATIONS = 1000
 _TOLERANCE = Fraction(1, 10**4)
-"""Of a volume: solvers round."""
+"""Allowed error of a volume: solvers round."""
 
 
 def interpret(files: Sequence[bytes], terms: Terms) -> Verdict:
-    """Follow a schedule; FormatError if it is malformed or hostile."""
+    """Execute a schedule; FormatError if it is malformed or hostile."""
     file = read(files[0], terms)
-    faults = list(_exchanged(file) if file.is_alltoall else _gathered(file))
+    kind, faults = ("alltoall", _alltoall_faults) if file.is_alltoall else ("allgather", _allgather_faults)
     hops = len(file.flows) or sum(len(path) for demand in file.demands for path in demand.paths)
-    kind = "alltoall" if file.is_alltoall else "allgather"
-    found = listed(faults, MAX_VIOLATIONS)
+    found = listed(list(faults(file)), MAX_VIOLATIONS)
     return Verdict(Check.EXECUTED, found, (("hop", hops),), len(file.gpus), kind)
 
 
-def _gathered(file: TecclFile) -> Iterator[str]:
-    """What is wrong with an allgather."""
+def _allgather_faults(file: TecclFile) -> Iterator[str]:
     holders: dict[tuple[int, int], dict[int, int]] = defaultdict(dict)
     chunks: dict[int, set[int]] = defaultdict(set)
     for flow in sorted(file.flows, key=lambda flow: flow.hop.epoch):
         chunks[flow.source].add(flow.chunk)
+        # Epoch in which each GPU received the chunk; its source holds it from the beginning.
         since = holders[flow.source, flow.chunk]
         since.setdefault(flow.source, -1)
         hop = flow.hop
@@ -53,21 +52,17 @@ def _gathered(file: TecclFile) -> Iterator[str]:
                 yield f"chunk {chunk} of GPU {gpu} never comes to {len(missing)} GPUs, first {missing[0]}"
 
 
-def _exchanged(file: TecclFile) -> Iterator[str]:
-    """What is wrong with an all-to-all."""
-    asked: dict[tuple[int, int], int] = defaultdict(int)
+def _alltoall_faults(file: TecclFile) -> Iterator[str]:
     for demand in file.demands:
-        asked[demand.source, demand.target] += 1
-        yield from _paths(demand)
-    counts = {asked[one, other] for one in file.gpus for other in file.gpus if one != other}
+        yield from _path_faults(demand)
+    demands = Counter((demand.source, demand.target) for demand in file.demands)
+    counts = {demands[pair] for pair in permutations(file.gpus, 2)}
     if len(counts) != 1:
         yield f"pairs of GPUs have {min(counts)} to {max(counts)} chunks, expected as many each"
-    for one, other in asked:
-        if one == other:
-            yield f"GPU {one} has a demand to itself"
+    yield from (f"GPU {one} has a demand to itself" for one, other in demands if one == other)
 
 
-def _paths(demand: TecclDemand) -> Iterator[str]:
+def _path_faults(demand: TecclDemand) -> Iterator[str]:
     name = f"chunk {demand.chunk} of GPU {demand.source} to {demand.target}"
     total = Fraction(0)
     for path in demand.paths:

@@ -1,7 +1,7 @@
-"""TE-CCL's schedules as its public code writes them: JSON whose flows and paths are sentences.
+"""Reads TE-CCL's schedules as its public code writes them: JSON whose flows and paths are sentences.
 
-An allgather lists its flows, a chunk over a hop in an epoch; an all-to-all lists for each demand paths with
-volumes. Keys carry numbers that differ between versions ("7-Flows", "6-Flows"): their words are looked for.
+An allgather lists flows (a chunk over a hop in an epoch); an all-to-all lists paths with volumes for each
+demand. Keys contain numbers that differ between versions ("7-Flows", "6-Flows"), so only words are compared.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ MAX_TEXT = 256 * 2**20
 MAX_HOPS = 10**6
 """Most hops of all flows and paths."""
 MAX_UNITS = 1000
-"""Most equal parts of a chunk; solvers' volumes that are no such parts are rounded to them."""
+"""Most equal parts of a chunk; other volumes of solvers are rounded to such parts."""
 _MOST_VOLUME = 10**4
 _SIMPLE = 64
 _NEAR = Fraction(1, 10**4)
-"""A volume so near to a fraction of a small denominator is meant to be it."""
+"""A volume this close to a fraction with a small denominator is taken for it."""
 _HOP = (
     r"(\d{1,7})->(\d{1,7})(?: with volume ([0-9.eE+-]{1,30}))? in epoch (\d{1,10})"
     r"(?: via switches (\d{1,7}(?: ?-> ?\d{1,7}){0,20}))?"
@@ -58,7 +58,7 @@ class TecclFlow:
 
 @dataclass(frozen=True)
 class TecclDemand:
-    """What a GPU is to get, and the paths by which it does; of an allgather the paths are left out."""
+    """A chunk that a GPU must receive, and the paths that bring it (empty in an allgather)."""
 
     chunk: int
     source: int
@@ -68,7 +68,7 @@ class TecclDemand:
 
 @dataclass(frozen=True)
 class TecclFile:
-    """A schedule as written; GPUs keep the numbers that the file gives them."""
+    """A schedule as written; GPUs keep the numbers of the file."""
 
     is_alltoall: bool
     gpus: tuple[int, ...]
@@ -77,7 +77,7 @@ class TecclFile:
 
     @cached_property
     def units(self) -> int:
-        """Equal parts of a chunk that all volumes are whole numbers of; `MAX_UNITS` where that is more."""
+        """Smallest number of parts of a chunk of which all volumes are multiples, at most `MAX_UNITS`."""
         if not self.is_alltoall:
             return 1
         parts = 1
@@ -95,7 +95,7 @@ def read(data: bytes, terms: Terms) -> TecclFile:
 
 
 def parse_teccl_json(text: str, source: str) -> TecclFile:
-    """Read a schedule; FormatError if it is malformed, hostile, or serves neither of the two collectives."""
+    """Read a schedule; FormatError if it is malformed, hostile, or for neither of the two collectives."""
     if len(text) > MAX_TEXT:
         raise FormatError(f"{len(text)} characters, expected at most {MAX_TEXT}", source=source)
     top = parse_json(text, source=source)
@@ -141,7 +141,7 @@ def _flow(entry: object, source: str) -> TecclFlow:
 def _hop(groups: tuple[str | None, ...], source: str) -> TecclHop:
     tail, head, volume, epoch, via = groups
     try:
-        # the solver's volumes are floats; they are simple fractions of a chunk where it is done
+        # The solver's volumes are floats; in an optimal solution they are simple fractions of a chunk.
         share = Fraction(1) if volume is None else Fraction(volume).limit_denominator(10**6)
     except (ValueError, ZeroDivisionError):
         raise FormatError(f"volume {volume!r}: expected a number", source=source) from None
@@ -170,10 +170,9 @@ def _demands(paths: dict[str, Any], has_volumes: bool, source: str) -> tuple[Tec
 
 
 def _path(value: object, source: str) -> tuple[TecclHop, ...]:
-    """A path's hops, each a sentence, or an epoch and a sentence."""
-    steps = value if isinstance(value, list) else [value]
+    """Read a path's hops, each a sentence, or an epoch and a sentence."""
     hops = []
-    for step in steps:
+    for step in value if isinstance(value, list) else [value]:
         text = step[1] if isinstance(step, list) and len(step) == 2 else step
         match = _STEP.fullmatch(text) if isinstance(text, str) else None
         if match is None:
@@ -185,7 +184,7 @@ def _path(value: object, source: str) -> tuple[TecclHop, ...]:
 
 
 def _check(file: TecclFile, source: str) -> None:
-    """Refuse what is neither an allgather nor an all-to-all, or has its hops one by one over switches."""
+    """Raise FormatError unless it is an allgather or all-to-all whose hops lead from GPU to GPU."""
     n = len(file.gpus)
     if not 2 <= n <= 4096:
         raise FormatError(f"{n} GPUs, expected 2 to 4096", source=source)
@@ -193,11 +192,11 @@ def _check(file: TecclFile, source: str) -> None:
     strangers = set(file.gpus) - senders
     if strangers:
         raise FormatError(
-            f"node {min(strangers)} is passed and has no chunk of its own: hops over switches one at a time, "
-            "as rounds of A* have them, are not read; expected '... via switches ...'",
+            f"node {min(strangers)} is passed and has no chunk of its own: separate hops to and "
+            "from switches, as in rounds of A*, are not supported; expected '... via switches ...'",
             source=source,
         )
     if not file.is_alltoall and file.demands:
-        asked = {(demand.source, demand.chunk) for demand in file.demands}
-        if len(file.demands) != len(asked) * (n - 1):
-            raise FormatError("its demands are those of no allgather", source=source)
+        chunks = {(demand.source, demand.chunk) for demand in file.demands}
+        if len(file.demands) != len(chunks) * (n - 1):
+            raise FormatError("its demands are not those of an allgather", source=source)

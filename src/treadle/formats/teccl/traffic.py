@@ -1,4 +1,4 @@
-"""TE-CCL's schedules as messages: a send for each hop, in the order of the epochs."""
+"""Converts TE-CCL's schedules to messages: a send for each hop, in the order of the epochs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MOST_CHUNKS = 2**24
 
 
 def traffic(data: bytes, terms: Terms) -> Traffic:
-    """What the GPUs send each other; GPU numbers in rising order are the ranks."""
+    """Return the messages between the GPUs; ranks are the GPU numbers in rising order."""
     file, source = read(data, terms), terms.source or "TE-CCL schedule"
     rank = {gpu: number for number, gpu in enumerate(file.gpus)}
     frame, sends = (_exchange if file.is_alltoall else _gather)(file, rank, source)
@@ -50,7 +50,7 @@ def _gather(file: TecclFile, rank: dict[int, int], source: str) -> tuple[SendsFr
 
 
 def _exchange(file: TecclFile, rank: dict[int, int], source: str) -> tuple[SendsFrame, list[TimedSend]]:
-    """Each chunk is cut into the units of its paths' volumes; a path carries some of them all the way."""
+    """Divide each chunk into the units of its paths' volumes; each unit uses one path."""
     n, units = len(file.gpus), file.units
     numbers: dict[tuple[int, int], list[int]] = defaultdict(list)
     for demand in file.demands:
@@ -63,25 +63,24 @@ def _exchange(file: TecclFile, rank: dict[int, int], source: str) -> tuple[Sends
         place = sorted(numbers[demand.source, demand.target]).index(demand.chunk)
         first = pair * shard + place * units
         shares = [path[0].volume for path in demand.paths]
-        for path, count in zip(demand.paths, _whole(shares, units), strict=True):
-            if not count:
-                continue
+        for path, count in zip(demand.paths, _round_shares(shares, units), strict=True):
             sends += [
                 TimedSend(hop.epoch, rank[hop.tail], rank[hop.head], first, count, way=hop.via)
                 for hop in path
+                if count
             ]
             first += count
     return SendsFrame(CollectiveKind.ALLTOALL, n, n * shard, range(0, n * n * shard + 1, shard)), sends
 
 
-def _whole(shares: list[Fraction], units: int) -> list[int]:
-    """Shares of a chunk in whole units that add up to it; what rounding leaves goes to the largest rests."""
-    total = max(Fraction(1), sum(shares, Fraction(0)))  # a little more than all of it, where solvers round
+def _round_shares(shares: list[Fraction], units: int) -> list[int]:
+    """Round shares of a chunk to integers that add up to `units`, the largest remainders up."""
+    total = max(Fraction(1), sum(shares, Fraction(0)))  # Rounded volumes may add up to a little more than 1.
     shares = [share / total for share in shares]
     counts = [int(share * units) for share in shares]
-    rests = sorted(range(len(shares)), key=lambda place: counts[place] - shares[place] * units)
-    for place in rests[: max(0, units - sum(counts))]:
-        counts[place] += 1
+    remainders = sorted(range(len(shares)), key=lambda number: counts[number] - shares[number] * units)
+    for number in remainders[: max(0, units - sum(counts))]:
+        counts[number] += 1
     return counts
 
 

@@ -1,4 +1,4 @@
-"""NCCL tuner tables: what their writer, reader and judge are."""
+"""NCCL tuner tables: the record of the format."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Compares tuner tables with the plan: what the plugin would take at both ends of each range and between.
+"""Compares tuner tables with the plan: the plugin's choice at both ends of each range and in the middle.
 
-Where the plan's schedule is a ring, a double tree or NVLS, told by its arcs, the first row that serves a
-call has to name it; elsewhere no row may serve. Shares no code with the writer.
+Where the plan's schedule is a ring, a double binary tree or NVLS (found from its arcs), the first row that
+matches a call must name it; elsewhere no row may match. Shares no code with the writer.
 """
 
 from __future__ import annotations
@@ -16,19 +16,13 @@ from treadle.schedules.plan import PlanEntry
 from treadle.schedules.trees.forest import ForestSchedule
 
 _FAR = 2**40
-"""Bytes: a size that only rows without limit serve."""
+"""A size in bytes that only rows without limit include."""
 _Arcs = list[tuple[int, int]]
-"""From parent to child."""
+"""Arcs from parent to child."""
 
 
 def interpret(files: Sequence[bytes], terms: Terms) -> Verdict:
-    """Compare a table with the plan; without one, parse it.
-
-    Raises
-    ------
-    FormatError
-        If the plugin would misread it.
-    """
+    """Compare a table with the plan, or only parse it; FormatError if the plugin would misread it."""
     rows = read(files[0], terms)
     counts = (("row", len(rows)),)
     ranks = max(row.ranks for row in rows)
@@ -73,15 +67,15 @@ def _compared(rows: Sequence[TunerRow], planned: Planned) -> Iterator[str]:
 
 
 _OWN: Mapping[str, str] = {"ring": "ring", "tree": "double-binary-tree", "nvls": "nvls"}
-"""NCCL's names, and ours of the schedulers that imitate them."""
+"""NCCL's names, and the names of Treadle's schedulers that imitate them."""
 
 
 def _meant(entry: PlanEntry, kind: CollectiveKind, boxes: Sequence[Sequence[int]]) -> str | None:
-    """NCCL's name of what an entry's schedule is by its arcs; None if it is none of them."""
+    """Return NCCL's name of the algorithm with the arcs of an entry's schedule, if there is one."""
     schedule = entry.schedule
     if not isinstance(schedule, ForestSchedule):
         return None
-    box_of = {rank: number for number, ranks in enumerate(boxes) for rank in ranks}
+    n_boxes, box_of = len(boxes), {rank: number for number, ranks in enumerate(boxes) for rank in ranks}
     trees: list[_Arcs] = [
         [(int(parent), rank) for rank, parent in enumerate(tree.parent) if parent >= 0]
         for forest in schedule.forests
@@ -90,33 +84,29 @@ def _meant(entry: PlanEntry, kind: CollectiveKind, boxes: Sequence[Sequence[int]
     ]
     n = len(box_of)
     fans = [Counter(parent for parent, _ in arcs) for arcs in trees]
-    if all(len(fan) == n - 1 for fan in fans):  # every rank but one has a child: one each
+    if all(len(fan) == n - 1 for fan in fans):  # Every rank but one has a child, so the trees are paths.
         crossings = []
-        for arcs in trees:  # a path lacks one arc of a cycle
+        for arcs in trees:  # A path has all arcs of a cycle but one.
             tails, heads = {a for a, _ in arcs}, {b for _, b in arcs}
             cycle = [*arcs, ((heads - tails).pop(), (tails - heads).pop())]
             crossings.append(sum(box_of[a] != box_of[b] for a, b in cycle))
-        return "ring" if len(boxes) == 1 or all(count == len(boxes) for count in crossings) else None
+        return "ring" if n_boxes == 1 or set(crossings) == {n_boxes} else None
     if all(len(fan) == 1 for fan in fans):
-        return "nvls" if len(boxes) == 1 else None
-    if kind is CollectiveKind.ALLREDUCE and all(_is_double(arcs, box_of, len(boxes)) for arcs in trees):
-        return "tree"
-    return None
+        return "nvls" if n_boxes == 1 else None
+    is_tree = kind is CollectiveKind.ALLREDUCE and all(_is_double(arcs, box_of, n_boxes) for arcs in trees)
+    return "tree" if is_tree else None
 
 
 def _is_double(arcs: _Arcs, box_of: Mapping[int, int], n_boxes: int) -> bool:
-    """Whether arcs are chains in boxes below binary trees over boxes; of one box, a binary tree."""
+    """Whether arcs form chains in boxes below binary trees over boxes; within one box, a binary tree."""
     across = [(a, b) for a, b in arcs if box_of[a] != box_of[b]]
     within = Counter(a for a, b in arcs if box_of[a] == box_of[b])
     if n_boxes == 1:
         return max(within.values()) <= 2
-    fans: dict[int, set[int]] = {}
-    for a, _ in across:
-        fans.setdefault(box_of[a], set()).add(a)
-    per_box = Counter(box_of[a] for a, _ in across)
+    per_rank, per_box = Counter(a for a, _ in across), Counter(box_of[a] for a, _ in across)
     return (
         len(across) == n_boxes - 1
         and max(per_box.values()) <= 2
-        and all(len(ranks) == 1 for ranks in fans.values())
+        and len(per_rank) == len(per_box)  # In each box one rank sends to other boxes.
         and max(within.values(), default=0) <= 1
     )

@@ -1,4 +1,4 @@
-"""How NCCL loads a tuner table."""
+"""Describes how NCCL loads a tuner table."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from treadle.formats.verdict import Verdict
 
 
 def load(request: FileRequest, _written: Written, judgement: Verdict) -> Loading:
-    """Of a table that was written: the plugin is built from NCCL's sources, where it is an example."""
+    """Return how NCCL loads a table; the plugin must be built from NCCL's sources, where it is an example."""
     rows = dict(judgement.counts)["row"]
     return Loading(
         runtime="NCCL (with its example tuner plugin)",
@@ -20,8 +20,7 @@ def load(request: FileRequest, _written: Written, judgement: Verdict) -> Loading
         ),
         check=f"every rank logs 'TUNER/ExamplePlugin: Loaded {rows} tuning configurations from "
         f"{request.path}'",
-        fallback="calls that no row serves, and algorithms that NCCL finds impossible on the fabric: "
-        "NCCL chooses. "
-        "Tables of several collectives are joined by cat",
+        fallback="calls that no row matches, and algorithms that NCCL finds impossible on the fabric: "
+        "NCCL chooses. Tables of several collectives are joined by cat",
         prepare=("make -C nccl/plugins/tuner/example",),
     )

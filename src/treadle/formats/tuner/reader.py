@@ -1,7 +1,7 @@
 """Reads tables of NCCL's example tuner plugin.
 
-The plugin takes unknown words for allreduce, ring and Simple, leaves short lines out without a word, and
-goes on in the middle of a line that is too long: all of these are errors here. Source: ``loadConfig`` of
+The plugin takes unknown words for allreduce, ring and Simple, ignores short lines silently, and continues in
+the middle of a line that is too long: all of these are errors here. Source: ``loadConfig`` of
 plugins/tuner/example/plugin.c of NVIDIA/nccl.
 """
 
@@ -18,7 +18,7 @@ ALGORITHMS = ("tree", "ring", "collnet_direct", "collnet_chain", "nvls", "nvls_t
 PROTOCOLS = ("ll", "ll128", "simple")
 _HEADING = "collective_type,min_bytes,max_bytes,"
 _MOST_LINE = 254
-"""Characters: ``MAX_LINE_LENGTH`` without the end of line and of text."""
+"""Bytes of a line: ``MAX_LINE_LENGTH`` without line feed and terminating zero."""
 _MOST_ROWS = 10**5
 _SIZES = 2**64 - 1
 _WHOLE = 2**31 - 1
@@ -26,16 +26,7 @@ _WHOLE = 2**31 - 1
 
 @dataclass(frozen=True)
 class TunerRow:
-    """One row.
-
-    Parameters
-    ----------
-    collective, algorithm, protocol : str
-    min_bytes, max_bytes : int
-        First and last size.
-    channels, nodes, ranks, pipe_ops, registered : int
-        -1 for any, of channels for those of NCCL.
-    """
+    """One row; -1 stands for any number."""
 
     collective: str
     min_bytes: int
@@ -43,13 +34,14 @@ class TunerRow:
     algorithm: str
     protocol: str
     channels: int
+    """-1 leaves the number to NCCL."""
     nodes: int
     ranks: int
     pipe_ops: int = -1
     registered: int = -1
 
     def supports(self, size_bytes: int, *, nodes: int, ranks: int) -> bool:
-        """Whether the plugin takes the row for a call of its collective, all else being equal."""
+        """Whether the row matches a call of its collective; rows with other conditions never do."""
         return (
             self.min_bytes <= size_bytes <= self.max_bytes
             and self.nodes in (-1, nodes)
@@ -64,13 +56,7 @@ def read(data: bytes, terms: Terms) -> tuple[TunerRow, ...]:
 
 
 def parse_tuner_rows(text: str, source: str) -> tuple[TunerRow, ...]:
-    """The rows of a table.
-
-    Raises
-    ------
-    FormatError
-        With the line of what the plugin would refuse, leave out or misunderstand.
-    """
+    """Read the rows of a table; FormatError for a line that the plugin would reject, ignore or misread."""
     if _HEADING not in "".join(line for line in text.splitlines() if line.startswith("#")):
         raise FormatError(f"expected a comment that names the columns, '# {_HEADING}...'", source=source)
     rows = [*_rows(text, source)]
@@ -103,7 +89,7 @@ def _rows(text: str, source: str) -> Iterator[TunerRow]:
         except ValueError as error:
             raise FormatError(str(error), source=source, line=number) from None
         if last < first or 0 in (row.channels, row.nodes, row.ranks):
-            raise FormatError("serves no call", source=source, line=number)
+            raise FormatError("the row matches no call", source=source, line=number)
         yield row
 
 

@@ -1,13 +1,13 @@
-"""Tables for the example tuner plugin of NCCL: for which sizes to take its own ring, tree or NVLS.
+"""Writes tables for NCCL's example tuner plugin: the sizes for NCCL's own ring, tree or NVLS.
 
-The plugin goes through its rows and takes the first that serves a call. Rows are written for those ranges of
-a plan whose schedule is NCCL's own; all others are left out, and NCCL chooses there. Source:
-plugins/tuner/example/plugin.c of NVIDIA/nccl; which algorithm serves which collective: ``ncclTopoTuneModel``
-of src/graph/tuning.cc.
+The plugin uses the first row that matches a call. Rows are written for the ranges of a plan whose schedule is
+one of NCCL's; NCCL chooses for all others. Source: plugins/tuner/example/plugin.c of NVIDIA/nccl;
+``ncclTopoTuneModel`` of src/graph/tuning.cc lists the algorithms of each collective.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -23,18 +23,18 @@ from treadle.unsupported import Unsupported
 
 HEADING = "collective_type,min_bytes,max_bytes,algorithm,protocol,channels,nNodes,nRanks,numPipeOps,regBuff"
 UNLIMITED = 2**64 - 1
-"""Last size where there is no limit: the plugin has no other way to say so."""
+"""Last size of a range without limit: the plugin has no other notation for it."""
 _SMALL = 2**16
-"""Bytes below which NCCL itself seldom takes the protocol Simple."""
+"""Bytes below which NCCL itself rarely uses the protocol Simple."""
 
 
 def write(request: FileRequest) -> Written:
-    """The rows of all ranges whose schedule is one of NCCL's own."""
+    """Write the rows of all ranges whose schedule is one of NCCL's own."""
     plan, boxes = request.plan, request.boxes
     if plan.collective.kind is CollectiveKind.ALLTOALL:
         raise ScheduleError(f"NCCL tuner: NCCL has one algorithm for {plan.collective.kind}, none to choose")
     channels = request.options.channels if request.options.channels > 1 else -1  # -1 leaves them to NCCL
-    nodes = len(boxes) if len(boxes) > 1 else -1  # one box, or ranks of which each is alone: not known
+    nodes = len(boxes) if len(boxes) > 1 else -1  # One box may also mean that the boxes are unknown.
     rows: list[str] = []
     cautions: list[str] = []
     for entry in plan.entries:
@@ -43,7 +43,7 @@ def write(request: FileRequest) -> Written:
         if isinstance(found, Unsupported):
             cautions.append(f"{sizes}: left out, NCCL chooses: {found}")
             continue
-        # what is asked for, or what the plan's cost model takes at the range's first size, or Simple
+        # The given protocol, or the cost model's at the range's first size, or Simple.
         at, asked = entry.pipelining_at(entry.min_bytes), request.options.protocol
         protocol = asked or (at.protocol if at is not None and at.protocol in PROTOCOLS else PROTOCOLS[0])
         if found == "nvls":
@@ -59,7 +59,9 @@ def write(request: FileRequest) -> Written:
         named = f"{entry.min_bytes},{last},{found},{protocol.lower()},{channels},{nodes}"
         rows.append(f"{runtime_name(plan.collective.kind)},{named},{plan.collective.n_ranks},-1,-1")
     if not rows:
-        raise ScheduleError(f"NCCL tuner: no range is served by an algorithm of NCCL's own; {cautions[0]}")
+        raise ScheduleError(
+            f"NCCL tuner: no range of the plan uses an algorithm of NCCL's own; {cautions[0]}"
+        )
     if request.options.channels == 1:
         cautions.append(
             "the plugin as NVIDIA ships it sets 1 channel for every call, of rows with -1 and of no "
@@ -70,13 +72,13 @@ def write(request: FileRequest) -> Written:
 
 
 def own_algorithm(entry: PlanEntry, plan: Plan, boxes: Sequence[Sequence[int]]) -> str | Unsupported:
-    """The name of NCCL's algorithm that an entry's schedule is.
+    """Return NCCL's name of the algorithm of an entry's schedule, or why it has none.
 
-    Both name and form have to agree: a schedule of rings that NCCL would not find is no ring of NCCL's.
+    Both name and trees must match: NCCL would not find every ring schedule by itself.
     """
     name, kind, schedule = entry.algorithm or plan.algorithm, plan.collective.kind, entry.schedule
     if not isinstance(schedule, ForestSchedule) or name not in ("ring", "double-binary-tree", "nvls"):
-        return Unsupported(f"{name} is no algorithm of NCCL's")
+        return Unsupported(f"{name} is not an algorithm of NCCL's")
     place = {rank: box for box, ranks in enumerate(boxes) for rank in ranks}
     trees = [
         tree for forest in schedule.forests for root in range(forest.n_ranks) for tree in forest.trees(root)
@@ -92,7 +94,7 @@ def own_algorithm(entry: PlanEntry, plan: Plan, boxes: Sequence[Sequence[int]]) 
     if kind is not CollectiveKind.ALLREDUCE:
         return Unsupported(f"NCCL has no tree for {kind}")
     if any(not _is_chained(tree, place) for tree in trees):
-        return Unsupported("its trees are no chains in boxes joined by binary trees")
+        return Unsupported("its trees are not chains in boxes joined by binary trees")
     return "tree"
 
 
@@ -117,16 +119,14 @@ def _ring(
 
 
 def _is_chained(tree: Tree, place: dict[int, int]) -> bool:
-    """Whether a tree is a chain in each box, and from each box leads to two others at most, from one rank."""
-    inside, outside = dict.fromkeys(place, 0), dict.fromkeys(place, 0)
-    for rank, parent in enumerate(tree.parent.tolist()):
-        if parent >= 0:
-            (inside if place[rank] == place[parent] else outside)[parent] += 1
+    """Whether a tree is a chain in each box, and one rank of each box leads to at most two other boxes."""
+    edges = [(parent, rank) for rank, parent in enumerate(tree.parent.tolist()) if parent >= 0]
+    inside = Counter(parent for parent, rank in edges if place[rank] == place[parent])
+    outside = Counter(parent for parent, rank in edges if place[rank] != place[parent])
     if len(set(place.values())) == 1:
-        return max(inside.values()) <= 2
-    heads = {place[rank] for rank, count in outside.items() if count}
+        return max(inside.values(), default=0) <= 2
     return (
-        max(inside.values()) <= 1
-        and max(outside.values()) <= 2
-        and len(heads) == sum(count > 0 for count in outside.values())
+        max(inside.values(), default=0) <= 1
+        and max(outside.values(), default=0) <= 2
+        and len({place[rank] for rank in outside}) == len(outside)
     )
