@@ -166,7 +166,7 @@ def test_routes_for_others_are_told() -> None:
     two = Collective(CollectiveKind.ALLTOALL, (2, 0), forwarders=(1,))
     report = verify_routes(FABRIC, two, made(), claimed_optimal_algbw=Fraction(1))
     assert told(report) == [
-        "bound: optimal algbw 1 bytes/s is claimed without a witness",
+        "bound: optimal algbw 1 bytes/s is claimed without a certificate",
         "shape: the routes are for 3 ranks, the collective has 2",
     ]
 
@@ -180,7 +180,7 @@ def test_a_bound_on_what_leaves_the_first_rank() -> None:
     report = verify_routes(fabric(b=4), ODD, made(), claimed_optimal_algbw=Fraction(7), witness=witness)
     assert (report.bound, told(report)) == (
         best,
-        ["bound: the witness proves 36/5 bytes/s, not the claimed optimum 7"],
+        ["bound: the certificate proves 36/5 bytes/s, not the claimed optimum 7"],
     )
     report = verify_routes(FABRIC, ODD, made((0, None)), witness=witness)
     assert (report.bound, report.n_violations) == (best, 1)
