@@ -33,9 +33,7 @@ def check_compute_nodes(topology: Topology, collective: Collective, found: Findi
     compute = set(topology.compute_nodes.tolist())
     for node in sorted(members - compute):
         name = topology.node_names[node] if 0 <= node < topology.n_nodes else node
-        found.add(
-            ViolationKind.MEMBERSHIP, f"rank or forwarder {name!r} is not a compute node of the fabric"
-        )
+        found.add(ViolationKind.MEMBERSHIP, f"rank or forwarder {name!r} is not a compute node of the fabric")
     for node in sorted(compute - members):
         name = topology.node_names[node]
         found.add(ViolationKind.MEMBERSHIP, f"compute node {name!r} is neither a rank nor a forwarder")
@@ -131,7 +129,9 @@ def check_bound(
     """Return the upper bound that the certificate proves, if any; it must equal the claimed optimum."""
     if witness is None:
         if claimed is not None:
-            found.add(ViolationKind.BOUND, f"optimal algbw {claimed} bytes/s is claimed without a certificate")
+            found.add(
+                ViolationKind.BOUND, f"optimal algbw {claimed} bytes/s is claimed without a certificate"
+            )
         return None
     try:
         bound = witness.bound(topology, collective)

@@ -35,8 +35,7 @@ class ViolationKind(StrEnum):
     GLUE = "glue"
     """Subproblems do not fit together: data cross a boundary but do not continue, or have no source."""
     LINK = "link"
-    """A send uses a link that the fabric lacks, a self-loop, a link that ends at a switch, or a switch without
-    in-network operations."""
+    """A send uses an unknown link, a self-loop, a link to a switch, or an operation that a switch lacks."""
     HELD = "held"
     """A send carries chunks that its tail does not hold at the beginning of the step."""
     DELIVERY = "delivery"
