@@ -62,11 +62,11 @@ class Judge:
     ----------
     topology : Topology
     collective : Collective
-    claimed_algbw, claimed_optimal_algbw, witness, limit
+    claimed_algbw, ..., limit
         As in `treadle.verification.schedules.verify`.
     check : callable
         Check of the collective; the schedule is looked at only if it adds no violation.
-    refused : str
+    unsupported : str
         Reason why the certificate does not apply to such schedules.
     """
 
@@ -80,14 +80,14 @@ class Judge:
         witness: Witness | None = None,
         limit: int = 1000,
         check: Callable[[Topology, Collective, Findings], None] = check_members,
-        refused: str = "",
+        unsupported: str = "",
     ) -> None:
         self.topology, self._claimed = topology, claimed_algbw
         self.found, self._bound = Findings(limit), None
         check(topology, collective, self.found)
         self._begun = not self.found.total
-        if self._begun and refused:
-            self.found.add(ViolationKind.BOUND, refused)
+        if self._begun and unsupported:
+            self.found.add(ViolationKind.BOUND, unsupported)
         elif self._begun:
             self._bound = check_bound(topology, collective, claimed_optimal_algbw, witness, self.found)
         self._claims = self.found.total

@@ -1,4 +1,4 @@
-"""Independent check of an all-to-all's steps: pairs, places, what is where when, delivery, cost, claims.
+"""Independent check of the steps of an all-to-all: pairs, links, chunks held, delivery, cost, claims.
 
 Shares no code with the generators, nor with `exchange_cost`: everything is recomputed here.
 """
@@ -45,22 +45,21 @@ def verify_exchange(
 
     Notes
     -----
-    Pairs. Just the pairs of different ranks with a positive demand have a shard, and one each.
+    Pairs. The pairs of different ranks with a positive demand have one shard each, other pairs have none.
 
-    Places. Every send uses a link, or a way that is a walk, between two different compute nodes, ranks or
+    Links. Every send uses a link, or a way that is a walk, between two different compute nodes, ranks or
     forwarders; switches cannot hold data.
 
-    Flow. A chunk is at one place at a time, first at the source of its shard. A send carries chunks that are
-    at its tail at the beginning of the step, and takes them to its head. At the end every chunk is at its
-    target, and it has come there once: it has not left again. So nothing is forwarded before it has come,
-    nothing is lost, and nothing arrives twice. Going round in circles on the way is allowed; it only costs
-    time.
+    Flow. A chunk is at one node at a time, first at the source of its shard. A send moves chunks that are
+    at its tail at the beginning of the step to its head. At the end every chunk is at its target, and has
+    never left it. So nothing is forwarded before it has arrived, nothing is lost, and nothing arrives twice.
+    A chunk may pass a node several times on the way; it only costs time.
 
     Cost. Per step the largest of amount / bandwidth over the links and, for nodes with an injection cap,
-    over what leaves and enters the host; a chunk of the shard of pair (i, j) is 1/P of demand (i, j), and
-    `size` is as many units of demand as the largest per-rank buffer has.
+    over the egress and ingress of the host; a chunk of the shard of pair (i, j) is 1/P of demand (i, j), and
+    `size` is the number of units of demand of the largest per-rank buffer.
 
-    Linear in the sends but for sorting them, about 0.5 us each.
+    Time is linear in the sends, about 0.5 us each, except for sorting them.
 
     Examples
     --------
@@ -81,7 +80,9 @@ def verify_exchange(
             check_kind(collective, schedule, found)
 
     judge = Judge(topology, collective, check=check, **claims)
-    if judge.is_sound and _check_pairs(collective, schedule, judge.found):
+    if judge.is_sound:
+        _check_pairs(collective, schedule, judge.found)
+    if judge.is_sound:
         follow_chunks(topology, collective, schedule, judge.found)
     if not judge.is_sound:
         return judge.report()
@@ -89,40 +90,33 @@ def verify_exchange(
     return judge.report(algbw, pipelined_algbw=pipelined, n_steps=schedule.n_steps)
 
 
-def _check_pairs(collective: Collective, schedule: ExchangeSchedule, found: Findings) -> bool:
+def _check_pairs(collective: Collective, schedule: ExchangeSchedule, found: Findings) -> None:
     n = collective.n_ranks
     if schedule.n_ranks != n:
-        found.add(
-            ViolationKind.SHAPE,
-            f"the steps have {schedule.n_ranks} ranks, the collective {collective.n_ranks}",
-        )
-        return False
-    demands = collective.pair_demands.matrix.copy()
-    np.fill_diagonal(demands, 0)
-    pairs = schedule.sources.astype(np.int64) * n + schedule.targets
-    shards = np.bincount(pairs, minlength=n * n)
-    expected = (demands > 0).reshape(-1).astype(np.int64)
-    wrong = np.flatnonzero(shards != expected)
+        found.add(ViolationKind.SHAPE, f"the steps have {schedule.n_ranks} ranks, the collective {n}")
+        return
+    demands = collective.pair_demands.between.reshape(-1)
+    shards = np.bincount(schedule.sources.astype(np.int64) * n + schedule.targets, minlength=n * n)
+    expected = (demands > 0).astype(np.int64)
     found.add_all(
         ViolationKind.SHAPE,
-        wrong,
+        np.flatnonzero(shards != expected),
         lambda i: (
-            f"rank {i // n} to {i % n}: {shards[i]} shards, expected "
-            f"{expected[i]}, as the demand is {demands.reshape(-1)[i]}"
+            f"rank {i // n} to {i % n}: {shards[i]} shards, expected {expected[i]}, as the demand is "
+            f"{demands[i]}"
         ),
     )
-    return not wrong.size
 
 
 def exchange_rates(
     topology: Topology, collective: Collective, schedule: ExchangeSchedule
 ) -> tuple[Fraction, Fraction]:
-    """Size over time, bytes/s, as latencies vanish: of steps one after another, and of sliced messages."""
+    """Return size / time without latencies, bytes/s: of steps one after another, and of sliced messages."""
     sends, demands = schedule.sends, collective.pair_demands
     weight = demands.matrix[schedule.sources, schedule.targets][sends.shard]
     size = (sends.high - sends.low).astype(np.int64)
     if float((size.astype(np.float64) * weight).sum()) >= _SAFE:
-        weight, size = weight.astype(object), size.astype(object)  # integers without bound
+        weight, size = weight.astype(object), size.astype(object)  # Python ints cannot wrap
     units = schedule.n_chunks * demands.buffer_units
     seconds, loads = seconds_and_loads(topology, sends, weight * size)
     return units / seconds, algbw_of(topology, loads, units)

@@ -1,6 +1,10 @@
-"""The part of the all-to-all verifier that follows every chunk from link to link.
+"""Following of every chunk of an all-to-all from link to link.
 
-Shares no code with the generators; `exchange_check` is the way in and says what is right.
+Chunks of a shard that no send separates form a run, which is followed as a whole: its hops, in the order of
+steps, must lead from the source of the shard to its target.
+`treadle.verification.alltoall.exchange_check.verify_exchange` is the entry point and states the conditions.
+
+Shares no code with the generators.
 """
 
 from __future__ import annotations
@@ -9,20 +13,20 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from treadle.arrays import BoolArray, Int64Array, distinct, mask_of, offsets_of
+from treadle.arrays import BoolArray, Int64Array, distinct, mask_of, offsets_of, ranges_of
 from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.schedules.collective import Collective
 from treadle.topologies.topology import Topology
 from treadle.verification.steps.walks import link_text, usable_ends
 from treadle.verification.violations import Findings, ViolationKind
 
-_ROWS = 2**19  # hops of pieces worked on at once
+_ROWS = 2**19  # hops of runs processed together
 
 
 def follow_chunks(
     topology: Topology, collective: Collective, schedule: ExchangeSchedule, found: Findings
 ) -> None:
-    """Links first: only if all of them are usable, the chunks are followed.
+    """Check the links; only if all of them are usable, follow the chunks.
 
     Parameters
     ----------
@@ -30,23 +34,22 @@ def follow_chunks(
     collective : Collective
         Its ranks and forwarders are the compute nodes of the fabric.
     schedule : ExchangeSchedule
-        Of as many ranks as the collective.
+        With the number of ranks of the collective.
     found : Findings
-        What is wrong is added to it.
+        Violations are added to it.
     """
     check = _ExchangeCheck(topology, collective, schedule, found)
-    ends = usable_ends(topology, schedule.sends, check.send_text, found)
+    ends = usable_ends(topology, schedule.sends, check.format_send, found)
     if ends is not None:
-        check.tails, check.heads = ends
         for low, high, numbers in check.windows():
-            check.check_window(low, high, numbers)
+            check.check_window(low, high, numbers, *ends)
 
 
 class _ExchangeCheck:
-    """The pieces of all shards: runs of chunks that no send of the shard begins or ends within.
+    """The runs of all shards: ranges of chunks in which no send of the shard begins or ends.
 
-    A piece has the number of its beginning among all places, in the order of shards, where sends begin or
-    end; the end of a shard is such a place as well, but no piece.
+    Cuts are the positions, in the order of shards, where sends begin or end, and the ends of shards. A run
+    has the number of the cut at its beginning; the end of a shard begins no run.
     """
 
     def __init__(
@@ -55,29 +58,27 @@ class _ExchangeCheck:
         self._topology = topology
         self._schedule = schedule
         self._found = found
-        self._ranks = np.array(collective.ranks, dtype=np.int64)
-        self.tails, self.heads = topology.tails.astype(np.int64), topology.heads.astype(np.int64)
+        ranks = np.array(collective.ranks, dtype=np.int64)
+        self._sources, self._targets = ranks[schedule.sources], ranks[schedule.targets]
         sends = schedule.sends
         stride = schedule.n_chunks + 1
         base = sends.shard.astype(np.int64) * stride
-        ends = np.arange(schedule.n_shards, dtype=np.int64) * stride
-        bounds = [ends, ends + schedule.n_chunks, base + sends.low, base + sends.high]
+        shards = np.arange(schedule.n_shards, dtype=np.int64) * stride
+        bounds = [shards, shards + schedule.n_chunks, base + sends.low, base + sends.high]
         total = schedule.n_shards * stride
-        if total <= 4 * len(base):  # a table of all places is smaller than what has to be sorted
-            is_place = mask_of(total, bounds[0])
-            for places in bounds[1:]:
-                is_place[places] = True
-            self._places = np.flatnonzero(is_place)
-            number = np.cumsum(is_place) - 1
-            self._first, self._past = (number[places] for places in bounds[2:])
+        if total <= 4 * len(base):  # a table of all positions is smaller than the arrays to sort
+            is_cut = mask_of(total, np.concatenate(bounds))
+            self._cuts = np.flatnonzero(is_cut)
+            number = np.cumsum(is_cut) - 1
+            self._first, self._past = (number[cuts] for cuts in bounds[2:])
         else:
-            self._places = distinct(np.concatenate(bounds))
-            self._first, self._past = (np.searchsorted(self._places, places) for places in bounds[2:])
+            self._cuts = distinct(np.concatenate(bounds))
+            self._first, self._past = (np.searchsorted(self._cuts, cuts) for cuts in bounds[2:])
         self._step = np.repeat(np.arange(sends.n_steps, dtype=np.int64), np.diff(sends.step_offset))
 
     def windows(self) -> Iterator[tuple[int, int, Int64Array]]:
-        """Ranges of pieces with not too many hops each, and the sends, rising, that carry some of them."""
-        n = len(self._places)
+        """Yield ranges of runs with a limited number of hops, and the sends, rising, that carry some run."""
+        n = len(self._cuts)
         cover = np.cumsum(np.bincount(self._first, minlength=n) - np.bincount(self._past, minlength=n))
         before = offsets_of(cover)
         order = np.argsort(self._first, kind="stable")
@@ -91,86 +92,74 @@ class _ExchangeCheck:
             yield low, high, np.sort(lasting)
             low, taken = high, stop
 
-    def check_window(self, low: int, high: int, numbers: Int64Array) -> None:
-        """Follow pieces [low, high), which the sends `numbers` carry."""
+    def check_window(
+        self, low: int, high: int, numbers: Int64Array, tails: Int64Array, heads: Int64Array
+    ) -> None:
+        """Follow runs [low, high), which the sends `numbers` carry; tails and heads are those of links."""
         start = np.maximum(self._first[numbers], low)
-        counts = np.minimum(self._past[numbers], high) - start
-        send = np.repeat(numbers, counts)
-        within = np.arange(len(send)) - np.repeat(np.cumsum(counts) - counts, counts)
-        piece = np.repeat(start, counts) + within
-        order = np.argsort(piece, kind="stable")  # sends are in the order of steps, and remain so
-        send, piece = send[order], piece[order]
-        self._check_hops(send, piece)
-        self._check_ends(low, high, send, piece)
+        row, run = ranges_of(start, np.minimum(self._past[numbers], high) - start)
+        order = np.argsort(run, kind="stable")  # sends are in the order of steps, and remain so
+        send, run = numbers[row][order], run[order]
+        link = self._schedule.sends.link[send]
+        self._check_hops(send, run, tails[link], heads[link])
+        self._check_ends(low, high, run, heads[link])
 
-    def _check_hops(self, send: Int64Array, piece: Int64Array) -> None:
-        """Each hop must start where the one before has ended, in an earlier step."""
-        topology, schedule = self._topology, self._schedule
-        link = schedule.sends.link[send]
-        tail, head, step = self.tails[link], self.heads[link], self._step[send]
-        # rows that begin another piece, shape (rows,)
-        is_first: BoolArray = np.append(np.ones(min(1, len(piece)), dtype=np.bool_), piece[1:] != piece[:-1])
-        shard = schedule.sends.shard[send]
-        before = np.empty(len(send), dtype=np.int64)
-        before[is_first] = self._ranks[schedule.sources[shard[is_first]]]
-        goes_on = np.flatnonzero(~is_first)
-        before[goes_on] = head[goes_on - 1]
+    def _check_hops(self, send: Int64Array, run: Int64Array, tail: Int64Array, head: Int64Array) -> None:
+        """Check that each hop starts where the hop before it ended, in a later step."""
+        names, step, shard = self._topology.node_names, self._step[send], self._schedule.sends.shard[send]
+        is_first: BoolArray = np.append(np.ones(min(1, len(run)), dtype=np.bool_), run[1:] != run[:-1])
+        later = np.flatnonzero(~is_first)
+        before = self._sources[shard]
+        before[later] = head[later - 1]
         wrong = tail != before
-        wrong[goes_on] |= step[goes_on] <= step[goes_on - 1]
+        wrong[later] |= step[later] <= step[later - 1]
 
         def describe(row: int) -> str:
-            where = topology.node_names[int(before[row])]
             since = "" if is_first[row] else f" after step {step[row - 1]}"
-            name = topology.node_names[int(tail[row])]
             return (
-                f"{self.send_text(int(send[row]))}: {name} does not hold {self._chunks(int(piece[row]))} at "
-                f"the beginning of the step; {where} has that{since}"
+                f"{self.format_send(int(send[row]))}: {names[tail[row]]} does not hold "
+                f"{self._format_run(int(run[row]))} at the beginning of the step; {names[before[row]]} has "
+                f"that{since}"
             )
 
         self._found.add_all(ViolationKind.HELD, np.flatnonzero(wrong), describe)
-        target = self._ranks[schedule.targets[shard]]
-        again = goes_on[(head[goes_on - 1] == target[goes_on - 1]) & ~wrong[goes_on]]
         self._found.add_all(
             ViolationKind.DOUBLE,
-            again,
-            lambda i: (
-                f"{self.send_text(int(send[i]))}: {self._chunks(int(piece[i]))} leaves the "
-                f"target of the shard again"
+            later[(head[later - 1] == self._targets[shard[later]]) & ~wrong[later]],
+            lambda row: (
+                f"{self.format_send(int(send[row]))}: {self._format_run(int(run[row]))} leaves the target of "
+                "the shard again"
             ),
         )
 
-    def _check_ends(self, low: int, high: int, send: Int64Array, piece: Int64Array) -> None:
-        """Each piece must end at the target of its shard."""
+    def _check_ends(self, low: int, high: int, run: Int64Array, head: Int64Array) -> None:
+        """Check that each run ends at the target of its shard."""
         schedule, stride = self._schedule, self._schedule.n_chunks + 1
-        pieces = low + np.flatnonzero(self._places[low:high] % stride != schedule.n_chunks)
-        shard = self._places[pieces] // stride
-        at = self._ranks[schedule.sources[shard]]
-        last = np.flatnonzero(np.append(piece[1:] != piece[:-1], np.ones(min(1, len(piece)), dtype=bool)))
-        moved = np.searchsorted(pieces, piece[last])
-        at[moved] = self.heads[schedule.sends.link[send[last]]]
-        target = self._ranks[schedule.targets[shard]]
-        wrong = np.flatnonzero(at != target)
+        runs = low + np.flatnonzero(self._cuts[low:high] % stride != schedule.n_chunks)
+        shard = self._cuts[runs] // stride
+        node, target = self._sources[shard], self._targets[shard]
+        last = np.flatnonzero(np.append(run[1:] != run[:-1], np.ones(min(1, len(run)), dtype=np.bool_)))
+        node[np.searchsorted(runs, run[last])] = head[last]
         names = self._topology.node_names
         self._found.add_all(
             ViolationKind.DELIVERY,
-            wrong,
+            np.flatnonzero(node != target),
             lambda i: (
-                f"{self._shard_text(int(shard[i]))}: {self._chunks(int(pieces[i]))} ends at "
-                f"{names[at[i]]}, expected {names[target[i]]}"
+                f"{self._format_shard(int(shard[i]))}: {self._format_run(int(runs[i]))} ends at "
+                f"{names[node[i]]}, expected {names[target[i]]}"
             ),
         )
 
-    def _chunks(self, piece: int) -> str:
-        stride = self._schedule.n_chunks + 1
-        low, past = (int(self._places[place]) % stride for place in (piece, piece + 1))
+    def _format_run(self, run: int) -> str:
+        low, past = self._cuts[run : run + 2] % (self._schedule.n_chunks + 1)
         return f"chunk {low}" if past == low + 1 else f"chunks {low}-{past - 1}"
 
-    def _shard_text(self, shard: int) -> str:
+    def _format_shard(self, shard: int) -> str:
         schedule = self._schedule
         return f"shard {shard}, rank {schedule.sources[shard]} to {schedule.targets[shard]}"
 
-    def send_text(self, number: int) -> str:
-        """Step, link and shard of a send."""
+    def format_send(self, number: int) -> str:
+        """Return the step, link and shard of a send."""
         sends = self._schedule.sends
         link = link_text(self._topology, sends, number)
-        return f"step {self._step[number]}, {link}, {self._shard_text(int(sends.shard[number]))}"
+        return f"step {self._step[number]}, {link}, {self._format_shard(int(sends.shard[number]))}"

@@ -57,10 +57,10 @@ def verify_steps(
     allowed; it only costs time.
 
     Reducing. The partial sum of a rank begins as its own contribution, that of a forwarder with the first
-    arrival: before, it has nothing to send. A send adds the partial sum of the tail, as it is at the beginning
-    of the step, to that of the head. The contribution of every rank must be in the sum of the owner exactly
+    arrival: before, it has nothing to send. A send adds the partial sum of the tail, as it is at the start of
+    the step, to that of the head. The contribution of every rank must be in the sum of the owner exactly
     once. Let w(u) be how often the value held by u before step t enters the final sum: at the end, 1 at the
-    owner and 0 elsewhere; backwards over step t, it grows by w(head) for each send out of u. The weights never
+    owner and 0 elsewhere; backwards over step t, it grows by w(head) for each send out of u. Weights never
     shrink backwards, so that a weight of 2 is a violation wherever it appears: at a rank by itself, at a
     forwarder because the value that it sends twice came from some rank. Hence sets (bit masks) of weights 1
     and a check that no two of them overlap count exactly. A send with w(head) = 0 is allowed; it only costs

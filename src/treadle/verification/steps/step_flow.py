@@ -287,8 +287,8 @@ class FlowCheck:
             number = batch.number(rows[i])
             return (
                 f"{self._format_send(number)}: what {self._tail_name(number)} has of "
-                f"{block.format_mask(overlap[i])} reaches the owner by another send too, so it would be added "
-                "twice"
+                f"{block.format_mask(overlap[i])} reaches the owner by another send too, so it would be "
+                "added twice"
             )
 
         self._found.add_all(ViolationKind.DOUBLE, np.flatnonzero(overlap), describe)
