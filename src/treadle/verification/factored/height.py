@@ -13,7 +13,7 @@ point.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -176,8 +176,7 @@ class _LayerHeight:
             if keep and not is_cut:
                 break
         *columns, is_cut = zip(*found, strict=True)
-        tables: list[Any] = [np.concatenate(column) for column in columns]
-        return _States(*tables, all(is_cut))
+        return _States._make([*map(np.concatenate, columns), all(is_cut)])
 
     def _follow(self, number: int, rows: TreeParts) -> _States:
         """Cut trees of a subproblem into states."""

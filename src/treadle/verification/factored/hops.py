@@ -49,7 +49,6 @@ class Hops:
 
     Parameters
     ----------
-    piece : Piece
     states : RunTable
         States by root child and unit tree.
     depth : array of int32, shape (s, n)
@@ -62,7 +61,7 @@ class Hops:
         Hops of the children that are subproblems.
     kind : array of int64, shape (n,)
         Index in `kinds` of each child; -1 for ranks.
-    exits : RunTable
+    `exits` : RunTable
         Ports by local link and capacity unit.
     port_child, port_inner : arrays of int64
         Child of each port, and the port of that child if it is a subproblem; -1 for ranks.

@@ -40,7 +40,6 @@ class Kind:
         Units across each link by the trees, and by the ingress paths without the crossing link.
     entering, leaving : Runs
         Capacity units by which trees enter and leave children; merged.
-    entrances, exits : Border
     joints : array of int64, shape (k, 2)
         Consecutive links of some path, except paths of trees by formula.
     formula : CirculantTrees or FormulaTrees, optional

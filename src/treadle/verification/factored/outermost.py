@@ -2,8 +2,8 @@
 
 For relay and plane trees this is an upper bound, from the most hops before a native tree leaves, the most
 hops before an entering tree leaves its relay, and the farthest reach of an entering tree. Some trees are
-followed like those of a table; if one of them is as high, the bound is the height. If there are few trees,
-all are followed.
+followed like those of a table; if one of them is as high, the bound is the height. A small number of trees
+is followed completely.
 """
 
 from __future__ import annotations
@@ -43,18 +43,7 @@ _Follow = Callable[[int, TreeParts], _Followed]
 
 
 def formula_height(piece: Piece, inside: ChildPieces, slots: Slots, follow: _Follow) -> Height:
-    """Return the height of the trees by formula of an outermost subproblem.
-
-    Parameters
-    ----------
-    piece : Piece
-    inside : ChildPieces
-        The subproblems among its children.
-    slots : callable
-        See `Slots`.
-    follow : callable
-        Cuts trees of subproblem 0 into states.
-    """
+    """Return the height of the trees by formula of an outermost subproblem; `follow` makes states."""
     trees = piece.trees
     is_exact = all(hops.is_exact for hops in inside.hops)
     if isinstance(trees, CirculantTrees):

@@ -36,12 +36,12 @@ class Overlay(NamedTuple):
     query: Int64Array
     """The run that was looked up."""
     skip: Int64Array
-    """Where the part begins in that run."""
+    """Position of the part in that run."""
     units: Int64Array
     row: Int64Array
     """The run of the table."""
     place: Int64Array
-    """Where the part begins in the run of the table."""
+    """Position of the part in the run of the table."""
 
     def within(self, outer: Overlay) -> Overlay:
         """Return the parts as parts of the runs that `outer` looked up; its parts were looked up here."""
