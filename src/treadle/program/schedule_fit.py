@@ -1,0 +1,26 @@
+"""Checks that a schedule fits its fabric and collective, which all lowerings need."""
+
+from __future__ import annotations
+
+from treadle.arrays import Int32Array
+from treadle.errors import ScheduleError
+from treadle.schedules.collective import Collective, check_membership
+from treadle.schedules.schedule import Schedule
+from treadle.topologies.topology import Topology
+
+
+def check_fit(topology: Topology, collective: Collective, schedule: Schedule, channels: int) -> None:
+    """Raise ScheduleError unless ranks, kind and number of ranks fit, and there is a channel."""
+    check_membership(topology, collective)
+    if schedule.kind is not collective.kind:
+        raise ScheduleError(f"the schedule is for {schedule.kind}, the collective is {collective.kind}")
+    if schedule.n_ranks != collective.n_ranks:
+        raise ScheduleError(f"the schedule has {schedule.n_ranks} ranks, the collective {collective.n_ranks}")
+    if channels < 1:
+        raise ScheduleError(f"channels: expected at least 1, found {channels}")
+
+
+def check_links(what: str, topology: Topology, links: Int32Array) -> None:
+    """Raise ScheduleError unless all links are links of the fabric; `what` begins the message."""
+    for link in links[(links < 0) | (links >= topology.n_links)][:1]:
+        raise ScheduleError(f"{what}: link {link}, expected links from 0 to {topology.n_links - 1}")
