@@ -48,8 +48,8 @@ def program_text(program: Program) -> str:
     of the operations of this rank that it waits for. ``message`` and ``level`` are those of
     `treadle.program.message_levels.Dataflow`: the message is a tag that both ends know, so that messages may
     be posted in any order. ``mode`` is 1 if no operation at either end waits, 2 for sends that must be
-    complete before the receiver takes them, else 0. The last line is ``end``. The size grows with operations and
-    waits, not with the data.
+    complete before the receiver takes them, else 0. The last line is ``end``. The size grows with operations
+    and waits, not with the data.
 
     Examples
     --------

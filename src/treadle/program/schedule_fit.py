@@ -6,10 +6,13 @@ from treadle.arrays import Int32Array
 from treadle.errors import ScheduleError
 from treadle.schedules.collective import Collective, check_membership
 from treadle.schedules.schedule import Schedule
+from treadle.schedules.trees.forest import TreeSchedule
 from treadle.topologies.topology import Topology
 
 
-def check_fit(topology: Topology, collective: Collective, schedule: Schedule, channels: int) -> None:
+def check_fit(
+    topology: Topology, collective: Collective, schedule: Schedule | TreeSchedule, channels: int
+) -> None:
     """Raise ScheduleError unless ranks, kind and number of ranks fit, and there is a channel."""
     check_membership(topology, collective)
     if schedule.kind is not collective.kind:
