@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from treadle.arrays import Int32Array
 from treadle.errors import ScheduleError
-from treadle.schedules.collective import Collective, check_membership
-from treadle.schedules.schedule import Schedule
-from treadle.schedules.trees.forest import TreeSchedule
+from treadle.schedules.collective import Collective, CollectiveKind, check_membership
 from treadle.topologies.topology import Topology
 
 
 def check_fit(
-    topology: Topology, collective: Collective, schedule: Schedule | TreeSchedule, channels: int
+    topology: Topology, collective: Collective, kind: CollectiveKind, n_ranks: int, channels: int
 ) -> None:
-    """Raise ScheduleError unless ranks, kind and number of ranks fit, and there is a channel."""
+    """Raise ScheduleError unless a schedule of this kind and number of ranks fits, or without a channel."""
     check_membership(topology, collective)
-    if schedule.kind is not collective.kind:
-        raise ScheduleError(f"the schedule is for {schedule.kind}, the collective is {collective.kind}")
-    if schedule.n_ranks != collective.n_ranks:
-        raise ScheduleError(f"the schedule has {schedule.n_ranks} ranks, the collective {collective.n_ranks}")
+    if kind is not collective.kind:
+        raise ScheduleError(f"the schedule is for {kind}, the collective is {collective.kind}")
+    if n_ranks != collective.n_ranks:
+        raise ScheduleError(f"the schedule has {n_ranks} ranks, the collective {collective.n_ranks}")
     if channels < 1:
         raise ScheduleError(f"channels: expected at least 1, found {channels}")
 

@@ -3,7 +3,7 @@
 If the trees of the roots of each box are the rotated trees of the first box, all transfers follow from the
 trees of one box. Explicit trees are compared one by one, factored trees by subproblems. Each transfer of the
 trees of one box stands for one per box; one of these leaves the first box, and one arrives there. Only the
-operations of the first box are made, in the same way as for all ranks (`forest_program`), so the cost is that
+operations of the first box are made, exactly as for all ranks (`forest_program`), so the cost is that
 of a program of all ranks divided by the number of boxes.
 
 The complete program has the same messages as the program of all ranks, with two differences that rotations
@@ -116,7 +116,7 @@ def lower_box(
     -------
     BoxProgram or None
         None unless boxes of equal size follow one another in rank order, a rotation of them maps fabric and
-        trees to themselves and moves every link that is used, and there are no in-network operations.
+        trees to themselves and moves every link that is used, and in-network operations are not used.
 
     Notes
     -----

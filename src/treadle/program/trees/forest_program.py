@@ -57,7 +57,7 @@ def lower(
     in_place: bool = False,
     merge: bool = True,
 ) -> Program:
-    """Lower trees to a program.
+    """Make the program of trees.
 
     Parameters
     ----------
@@ -96,11 +96,11 @@ def lower(
     receive-reduces, which run one after the other, the child of the smallest height first; sums are in
     OUTPUT if the rank has one for the chunk, else in SCRATCH. The wave of a transfer is the earliest step at
     which its data can be available; all ranks list their operations by wave, so the lists are a common linear
-    order that respects every dependence and stream: there is no deadlock. Dependences are the
-    read-after-write, write-after-read and write-after-write pairs of each list, so there are no data hazards.
+    order that respects every dependence and stream, and cannot deadlock. Dependences are the
+    read-after-write, write-after-read and write-after-write pairs of each list, so data hazards cannot occur.
 
     Within a wave, transfers with the most remaining time come first, then turns decide (`send_order`): by
-    receiver or, if data flow towards a root, by root; there are no turns with a single root.
+    receiver or, if data flow towards a root, by root; with a single root, turns are not used.
 
     The program of one rank: waves are depths (`transfers.transfers_at`), as the ends of an edge do not know
     the tree below it. So the i-th send of a stream meets the i-th receive here too. If a message holds chunks
@@ -115,7 +115,7 @@ def lower(
 
     O(transfers x chunks per transfer) after sorting.
     """
-    check_fit(topology, collective, schedule, channels)
+    check_fit(topology, collective, schedule.kind, len(schedule.root_multiplicity), channels)
     _check_shares(collective, schedule)
     if rank is None:
         transfers = all_transfers(topology, schedule, channels)
