@@ -344,7 +344,11 @@ def test_whole_buffer_allreduce_needs_no_relay() -> None:
             [(0, 0, 0, 0, 1), (0, 1, 1, 0, 1)],
             "rank 0 never gets some chunks owned by rank 1",
         ),
-        (CollectiveKind.REDUCE_SCATTER, [(0, 2, 0, 0, 1)], "rank 0 does not contribute to some chunks owned by rank 1"),
+        (
+            CollectiveKind.REDUCE_SCATTER,
+            [(0, 2, 0, 0, 1)],
+            "rank 0 does not contribute to some chunks owned by rank 1",
+        ),
         (
             CollectiveKind.REDUCE_SCATTER,
             [(0, 2, 0, 0, 1), (0, 2, 1, 0, 1)],
@@ -418,11 +422,13 @@ def test_only_ranks_have_programs() -> None:
         return StepSchedule(CollectiveKind.BROADCAST, broadcast=steps)
 
     assert reference_errors(lower_steps(topology, collective, schedule(4))) == []
-    with pytest.raises(InfeasibleError, match="use link a->relay, but 'relay' is not a rank and has no program"):
+    with pytest.raises(
+        InfeasibleError, match="use link a->relay, but 'relay' is not a rank and has no program"
+    ):
         lower_steps(topology, collective, schedule(0, 1))
     with pytest.raises(InfeasibleError, match="'sw' is not a rank"):
         lower_steps(topology, collective, schedule(4, 2))
-    with pytest.raises(ScheduleError, match="leads nowhere"):
+    with pytest.raises(ScheduleError, match="is a self-loop"):
         lower_steps(topology, collective, schedule(4, 5))
 
 
