@@ -162,8 +162,7 @@ def _flow(frame: Frame, moves: Moves, ranking: Int64Array, *, reduces: bool, mer
         target = frame.sums(moves.receiver, moves.piece)
         is_first = mask_of(len(moves), np.unique(arrival, return_index=True)[1])
         added = np.where(is_first, Buffer.INPUT, target)
-        has_sum = _Last(arrival, arrival).find(departure) >= 0
-        read = np.where(has_sum, frame.sums(moves.sender, moves.piece), Buffer.INPUT)
+        read = np.where(np.isin(departure, arrival), frame.sums(moves.sender, moves.piece), Buffer.INPUT)
     else:
         added = target = frame.stored(moves.receiver, moves.piece)
         is_own = ~np.bool_(frame.kind.reduces) & frame.holdings.is_home(moves.sender, moves.piece)
@@ -264,21 +263,13 @@ def _operations(
     return np.concatenate(sent, axis=1), np.concatenate(received, axis=1), copies
 
 
-class _Last:
-    """The last value of each key."""
-
-    def __init__(self, keys: Int64Array, values: Int64Array) -> None:
-        order = np.argsort(keys, kind="stable")
-        ordered = keys[order]
-        is_last = np.append(ordered[1:] != ordered[:-1], np.ones(min(1, len(keys)), dtype=np.bool_))
-        self._keys, self._values = ordered[is_last], values[order][is_last]
-
-    def find(self, keys: Int64Array) -> Int64Array:
-        """Return the value of each key, -1 without one."""
-        if not len(self._keys):
-            return np.full(len(keys), -1, dtype=np.int64)
-        place = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
-        return np.where(self._keys[place] == keys, self._values[place], -1).astype(np.int64)
+def _last(keys: Int64Array, values: Int64Array, wanted: Int64Array) -> Int64Array:
+    """Return the last value of each wanted key, -1 without one."""
+    last, position = np.unique(keys[::-1], return_index=True)
+    if not len(last):
+        return np.full(len(wanted), -1, dtype=np.int64)
+    found = np.minimum(np.searchsorted(last, wanted), len(last) - 1)
+    return np.where(last[found] == wanted, values[::-1][position[found]], -1).astype(np.int64)
 
 
 def _waits(flows: list[_Flow]) -> tuple[Int64Array, Int64Array]:
@@ -290,24 +281,23 @@ def _waits(flows: list[_Flow]) -> tuple[Int64Array, Int64Array]:
     """
     total = sum(len(flow.starts) for flow in flows)
     pairs: list[tuple[Int64Array, Int64Array]] = []
-    summed: _Last | None = None
-    emptied: _Last | None = None
+    summed: tuple[Int64Array, Int64Array] | None = None
+    emptied: tuple[Int64Array, Int64Array] | None = None
     before = 0
     for flow in flows:
         send = before + flow.message
         receive = total + send
         before += len(flow.starts)
-        arrived = _Last(flow.arrival, receive)
-        found = arrived.find(flow.departure)
+        found = _last(flow.arrival, receive, flow.departure)
         if flow.reduces:
             order = np.argsort(flow.arrival, kind="stable")
             again = np.flatnonzero(flow.arrival[order][1:] == flow.arrival[order][:-1])
             pairs.append((receive[order[again + 1]], receive[order[again]]))
             in_output = flow.buffers[0] == Buffer.OUTPUT  # also INPUT if in place
-            summed, emptied = arrived, _Last(flow.departure[in_output], send[in_output])
+            summed, emptied = (flow.arrival, receive), (flow.departure[in_output], send[in_output])
         elif summed is not None and emptied is not None:
-            found = np.where(found < 0, summed.find(flow.departure), found)
-            pairs.append((receive, emptied.find(flow.arrival)))
+            found = np.where(found < 0, _last(*summed, flow.departure), found)
+            pairs.append((receive, _last(*emptied, flow.arrival)))
         pairs.append((send, found))
     waiting, awaited = (np.concatenate(side) for side in zip(*pairs, strict=True))
     return waiting[awaited >= 0], awaited[awaited >= 0]

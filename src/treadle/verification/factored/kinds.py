@@ -14,6 +14,7 @@ from treadle.arrays import Int32Array, Int64Array, distinct, ranges_of
 from treadle.schedules.factored import CirculantTrees, Crossings, FormulaTrees, Piece, TableTrees
 from treadle.verification.factored.formulas import formula_faults, sides_of
 from treadle.verification.factored.runs import Runs, joined
+from treadle.verification.spans import follow_parents
 from treadle.verification.violations import Findings, ViolationKind
 
 _SAFE = 2.0**62  # float sums below this cannot have wrapped in int64
@@ -137,23 +138,16 @@ class _KindCheck:
         return load, entering, leaving, self._sums(trees.root, trees.units, trees.parent.shape[1])
 
     def _check_spans(self, trees: TableTrees) -> None:
-        """Follow the parents of all rows, doubling the stride each time."""
-        n = trees.parent.shape[1]
+        """Check that every tree spans the children from its root."""
         root = trees.root.astype(np.int64)[:, None]
-        is_root = np.arange(n) == root
-        if np.any(is_root != (trees.parent < 0)):
+        if np.any((np.arange(trees.parent.shape[1]) == root) != (trees.parent < 0)):
             self._found.add(
                 ViolationKind.SPAN, "a child other than the root has no parent, or the root has one"
             )
             return
-        above = np.where(is_root, root, trees.parent)
-        for _ in range(n.bit_length()):
-            if np.array_equal(above, np.broadcast_to(root, above.shape)):
-                break
-            above = np.take_along_axis(above, above, axis=1)
         self._found.add_all(
             ViolationKind.SPAN,
-            np.argwhere(above != root),
+            np.argwhere(follow_parents(trees.parent, root)[0] != root),
             lambda i: f"tree row {i[0]}: the parents of child {i[1]} do not lead to the root",
         )
 

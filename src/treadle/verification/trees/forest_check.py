@@ -20,6 +20,7 @@ from treadle.arrays import BoolArray, Int32Array, Int64Array, mask_of, offsets_o
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.trees.forest import Direction, Forest, Tree
 from treadle.topologies.topology import Topology
+from treadle.verification.spans import follow_parents
 from treadle.verification.switch_groups import SwitchGroups
 from treadle.verification.violations import Findings, ViolationKind
 
@@ -317,16 +318,9 @@ class _ForestCheck:
         roots = np.array([root for _, root, _ in self._block])[:, None]
         parent = np.array([parents for _, _, parents in self._block], dtype=np.int64)
         self._block = []
-        ranks = np.arange(self._forest.n_ranks)
-        is_root, has_parent = ranks == roots, parent >= 0
-        above = np.where(is_root | ~has_parent, ranks, parent)
-        depth = (~is_root).astype(np.int64)
-        for _ in range(self._forest.n_ranks.bit_length()):
-            if np.array_equal(above, np.broadcast_to(roots, above.shape)):
-                break
-            depth += np.take_along_axis(depth, above, axis=1)
-            above = np.take_along_axis(above, above, axis=1)
-        is_reached = above == roots
+        is_root, has_parent = np.arange(self._forest.n_ranks) == roots, parent >= 0
+        top, depth = follow_parents(parent, roots)
+        is_reached = top == roots
         self._height = max(self._height, int(depth[is_reached].max()))
 
         def describe(cell: Int64Array) -> str:
