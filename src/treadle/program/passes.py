@@ -60,7 +60,9 @@ def replicate(program: Program, instances: int) -> Program:
 
     def copies(row: _Row) -> Iterator[tuple[int, _Row]]:
         kind, peer, channel, step, source, target, path, first, count = row
-        for low, past, shard in _within_shards(bounds, first, first + count):
+        inside = bounds[np.searchsorted(bounds, first, side="right") : np.searchsorted(bounds, first + count)]
+        for low, past in pairwise([first, *np.unique(inside).tolist(), first + count]):
+            shard = int(np.searchsorted(bounds, low, side="right")) - 1
             start, length = int(bounds[shard]), int(bounds[shard + 1] - bounds[shard])
             for i in range(instances):
                 chunk, stream = start * instances + i * length + low - start, channel * instances + i
@@ -236,16 +238,6 @@ def _legal_order(operations: Int64Array, pairs: Int64Array) -> Int64Array:
                 heappush(ready, later)
     assert len(order) == len(operations)
     return np.array(order, dtype=np.int64)
-
-
-def _within_shards(bounds: Int64Array, first: int, past: int) -> list[tuple[int, int, int]]:
-    """Return a range cut at the bounds of shards: first, one past the last, shard."""
-    low, high = np.searchsorted(bounds, first, side="right"), np.searchsorted(bounds, past)
-    inside = np.unique(bounds[low:high]).tolist()
-    shards = np.searchsorted(bounds, [first, *inside], side="right") - 1
-    return [
-        (*ends, shard) for ends, shard in zip(pairwise([first, *inside, past]), shards.tolist(), strict=True)
-    ]
 
 
 def _rebuilt(

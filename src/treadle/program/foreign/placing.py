@@ -67,8 +67,8 @@ def place_messages(
     if places is not None and (wrong := tuple(_no_ways(topology, ways, switches, places))):
         return Placement([None] * len(messages), wrong, ())
     choices = {
-        (sender, way, receiver): _choices(ways, switches, sender, way, receiver)
-        for sender, way, receiver in sorted(named)
+        key: (_along(ways, switches, key) if key[1] and switches.nodes else ()) or ways.between(*key[::2])
+        for key in sorted(named)
     }
     placed = _assign(topology, messages, choices)
     lost = Counter(
@@ -143,15 +143,6 @@ def _along(ways: PhysicalWays, switches: SwitchNames, key: _Named) -> tuple[Link
     # Adjacent names may mean one switch.
     through = groupby(switches.nodes[name] for name in way)
     return ways.along(sender, receiver, [node for node, _ in through])
-
-
-def _choices(
-    ways: PhysicalWays, switches: SwitchNames, sender: int, way: Way, receiver: int
-) -> tuple[Links, ...]:
-    """Return the paths that a message may take."""
-    if way and switches.nodes and (found := _along(ways, switches, (sender, way, receiver))):
-        return found
-    return ways.between(sender, receiver)
 
 
 def _ambiguous(topology: Topology, switches: SwitchNames) -> str:

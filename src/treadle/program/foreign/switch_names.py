@@ -22,6 +22,10 @@ _MOST_CANDIDATES = 10**6
 """Maximum number of names times nodes; with more, nothing is searched."""
 
 
+_End = str | int
+"""A name, or the node of a rank."""
+
+
 @dataclass(frozen=True)
 class SwitchNames:
     """The nodes of names."""
@@ -49,7 +53,11 @@ def find_switches(
     links = set(zip(topology.tails.tolist(), topology.heads.tolist(), strict=True))
     if len(unknown) * len(inner) > _MOST_CANDIDATES:
         return SwitchNames({}, strangers=strangers)
-    pairs = _pairs(collective, used)
+    # Neighbours on the ways of the file, in the direction of the data.
+    pairs: set[tuple[_End, _End]] = set()
+    for sender, way, receiver in used:
+        ends: list[_End] = [collective.ranks[sender], *way, collective.ranks[receiver]]
+        pairs.update(pairwise(ends))
     candidates: dict[str, set[int]] = {name: {known[name]} if name in known else set(inner) for name in names}
     _remove_unjoined(candidates, pairs, links)
     if not all(candidates.values()):
@@ -64,19 +72,6 @@ def find_switches(
             }
             return SwitchNames(found, others, strangers)
     return SwitchNames({}, strangers=strangers)
-
-
-_End = str | int
-"""A name, or the node of a rank."""
-
-
-def _pairs(collective: Collective, used: set[tuple[int, Way, int]]) -> set[tuple[_End, _End]]:
-    """Return the neighbours on the ways of the file, in the direction of the data."""
-    found: set[tuple[_End, _End]] = set()
-    for sender, way, receiver in used:
-        ends: list[_End] = [collective.ranks[sender], *way, collective.ranks[receiver]]
-        found.update(pairwise(ends))
-    return found
 
 
 def _remove_unjoined(

@@ -128,40 +128,16 @@ def _check_none(rows: Int64Array, moves: Moves, fault: str) -> None:
         )
 
 
-def ends_of(topology: Topology, steps: Steps) -> tuple[Int64Array, Int64Array]:
-    """Return the nodes at which each link, or each way, of a step schedule begins and ends."""
-    tails, heads = topology.tails.astype(np.int64), topology.heads.astype(np.int64)
-    if not steps.has_ways:
-        return tails, heads
-    first, last = steps.way_links[steps.way_offset[:-1]], steps.way_links[steps.way_offset[1:] - 1]
-    return tails[first], heads[last]
-
-
-def check_ends(
-    topology: Topology, links: Int32Array, ends: tuple[Int64Array, Int64Array], number: Int64Array
-) -> None:
-    """Check that the links (or ways) that sends use join two different ranks (or forwarders).
-
-    `ends` are those of `ends_of`; `number` is the rank (or forwarder) of each node, or -1.
-
-    Raises
-    ------
-    InfeasibleError
-        If a link ends at another node, which cannot hold chunks.
-    ScheduleError
-        If a link is a self-loop.
-    """
-    used = np.unique(links)
-    tails, heads = ends[0][used], ends[1][used]
+def _check_ends(topology: Topology, tails: Int64Array, heads: Int64Array, number: Int64Array) -> None:
+    """Check that links (or ways) join two different ranks (or forwarders), given by `number`, or -1."""
     names = topology.node_names
-    for place in np.flatnonzero((number[tails] < 0) | (number[heads] < 0))[:1].tolist():
-        tail, head = int(tails[place]), int(heads[place])
-        node = tail if number[tail] < 0 else head
+    for i in np.flatnonzero((number[tails] < 0) | (number[heads] < 0))[:1]:
+        node = tails[i] if number[tails[i]] < 0 else heads[i]
         raise InfeasibleError(
-            f"the steps use link {names[tail]}->{names[head]}, but {names[node]!r} is not a rank and has no "
-            f"program; only steps between ranks can be lowered"
+            f"the steps use link {names[tails[i]]}->{names[heads[i]]}, but {names[node]!r} is not a rank and "
+            f"has no program; only steps between ranks can be lowered"
         )
-    for node in tails[tails == heads][:1].tolist():
+    for node in tails[tails == heads][:1]:
         raise ScheduleError(f"the steps use link {names[node]}->{names[node]}, which is a self-loop")
 
 
@@ -187,18 +163,26 @@ def moves_of(
     place : array of integers, shape (n,)
         Index of the shard of each send among all, by which channels are assigned.
     channels : int
+
+    Raises
+    ------
+    InfeasibleError, ScheduleError
+        If a send ends at a node that cannot hold chunks, or uses a self-loop.
     """
-    ends = ends_of(topology, steps)
-    check_ends(topology, steps.link, ends, number)
-    tails, heads = number[ends[0]], number[ends[1]]
-    pairs = ends[0] * topology.n_nodes + ends[1]
+    tails, heads = topology.tails.astype(np.int64), topology.heads.astype(np.int64)
+    if steps.has_ways:
+        first_link, last_link = steps.way_offset[:-1], steps.way_offset[1:] - 1
+        tails, heads = tails[steps.way_links[first_link]], heads[steps.way_links[last_link]]
+    used = np.unique(steps.link)
+    _check_ends(topology, tails[used], heads[used], number)
+    pairs = tails * topology.n_nodes + heads
     send, piece = ranges_of(first, counts)
     link = steps.link[send].astype(np.int64)
     stream = place[send].astype(np.int64) * channels // steps.n_shards
     return Moves(
         step=steps.send_steps()[send].astype(np.int64),
-        sender=tails[link],
-        receiver=heads[link],
+        sender=number[tails[link]],
+        receiver=number[heads[link]],
         channel=places_within(pairs, [pairs])[link] * channels + stream,
         path=link,
         send=send,
