@@ -106,24 +106,14 @@ class Program(OperationLists):
 
     def ranges(self, rank: int, buffer: Buffer) -> list[tuple[int, int]]:
         """Return the chunks of a buffer of `rank`, as tabulated above: rising ranges that do not touch."""
-        is_input, kind = buffer is Buffer.INPUT, self.kind
-        if kind is CollectiveKind.ALLTOALL:
-            if buffer is Buffer.SCRATCH:
-                first, count = self.named_in_scratch(rank)
-                order = np.argsort(first, kind="stable")
-                return _joined(zip(first[order].tolist(), (first + count)[order].tolist(), strict=True))
-            n = self.n_ranks
-            numbers = range(rank * n, rank * n + n) if is_input else range(rank, n * n, n)
-            return _joined(self.shard(number) for number in numbers)
         if buffer is not Buffer.SCRATCH:
-            if kind is (CollectiveKind.ALLGATHER if is_input else CollectiveKind.REDUCE_SCATTER):
-                return _joined([self.shard(rank)])
-            if (
-                kind is (CollectiveKind.BROADCAST if is_input else CollectiveKind.REDUCE)
-                and rank != self.root
-            ):
-                return []
-        return [(0, self.n_chunks)]
+            shards = buffer_shards(self.kind, self.n_ranks, self.root, rank, buffer)
+            return [(0, self.n_chunks)] if shards is None else _joined(map(self.shard, shards))
+        if self.kind is not CollectiveKind.ALLTOALL:
+            return [(0, self.n_chunks)]
+        first, count = self.named_in_scratch(rank)
+        order = np.argsort(first, kind="stable")
+        return _joined(zip(first[order].tolist(), (first + count)[order].tolist(), strict=True))
 
     def named_in_scratch(self, rank: int) -> tuple[Int64Array, Int64Array]:
         """Return the first chunk and number of chunks of each operation of a rank that names SCRATCH."""
@@ -149,6 +139,19 @@ class Program(OperationLists):
             f"<Program {self.kind}: {self.n_ranks} ranks, {self.n_chunks} chunks, "
             f"{self.n_operations} operations>"
         )
+
+
+def buffer_shards(kind: CollectiveKind, n_ranks: int, root: int, rank: int, buffer: Buffer) -> range | None:
+    """Return the shards in INPUT or OUTPUT of a rank, as tabulated at `Program`; None for all chunks."""
+    is_input = buffer is Buffer.INPUT
+    if kind is CollectiveKind.ALLTOALL:
+        first = rank * n_ranks
+        return range(first, first + n_ranks) if is_input else range(rank, n_ranks * n_ranks, n_ranks)
+    if kind is (CollectiveKind.ALLGATHER if is_input else CollectiveKind.REDUCE_SCATTER):
+        return range(rank, rank + 1)
+    if kind is (CollectiveKind.BROADCAST if is_input else CollectiveKind.REDUCE) and rank != root:
+        return range(0)
+    return None
 
 
 def _joined(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -13,7 +13,13 @@ from itertools import groupby, pairwise
 
 from treadle.errors import ScheduleError
 from treadle.program.foreign.traffic import Traffic, Way
-from treadle.program.program import Buffer, Operation, OperationKind, program_from_operations
+from treadle.program.program import (
+    Buffer,
+    Operation,
+    OperationKind,
+    buffer_shards,
+    program_from_operations,
+)
 from treadle.schedules.collective import CollectiveKind
 
 
@@ -168,17 +174,10 @@ class _Builder:
 
     def _has(self, rank: int, first: int, count: int, buffer: Buffer) -> bool:
         """Whether a buffer of a rank has these chunks."""
-        frame, is_input = self.frame, buffer is Buffer.INPUT
-        kind, offset = frame.kind, frame.shard_offset
-        if kind is CollectiveKind.ALLTOALL:
-            place = bisect_right(offset, first) - 1
-            end = place // frame.n_ranks if is_input else place % frame.n_ranks
-            return end == rank and first + count <= offset[place + 1]
-        if kind is (CollectiveKind.ALLGATHER if is_input else CollectiveKind.REDUCE_SCATTER):
-            return offset[rank] <= first and first + count <= offset[rank + 1]
-        if kind is (CollectiveKind.BROADCAST if is_input else CollectiveKind.REDUCE):
-            return rank == frame.root
-        return True
+        frame = self.frame
+        shards = buffer_shards(frame.kind, frame.n_ranks, frame.root, rank, buffer)
+        shard = bisect_right(frame.shard_offset, first) - 1
+        return shards is None or (shard in shards and first + count <= frame.shard_offset[shard + 1])
 
 
 def _format_send(send: TimedSend) -> str:

@@ -138,9 +138,12 @@ def transfers_at(topology: Topology, schedule: TreeSchedule, rank: int, channels
     table = np.concatenate(parts, axis=1)
     if not table.size:
         raise ScheduleError(f"lowering: rank {rank} is in no tree")
-    path_offset, path_links, numbers = _distinct_paths(paths)
-    table[PATH] = numbers[table[PATH]]
-    return Transfers(table, base, path_offset, path_links)
+    lengths = np.concatenate([np.diff(offset) for offset, _ in paths])
+    padded = padded_paths(lengths, np.concatenate([links for _, links in paths]), -1)
+    distinct, numbers = np.unique(padded, axis=0, return_inverse=True)
+    is_link = distinct >= 0
+    table[PATH] = numbers.reshape(-1)[table[PATH]]
+    return Transfers(table, base, offsets_of(is_link.sum(axis=1)), distinct[is_link])
 
 
 def _grain(schedule: TreeSchedule) -> int:
@@ -192,7 +195,9 @@ def _tree_transfers(
         part[SENDER], part[RECEIVER] = parent, child
         part[WAVE] = wave + depth[child] - 1
         return part, wave + int(depth.max())
-    height = _heights(tree, depth)
+    height = np.zeros(len(depth), dtype=np.int64)  # edges from each rank down to its deepest descendant
+    for rank in np.argsort(-depth, kind="stable")[: len(depth) - 1]:  # without the root
+        height[tree.parent[rank]] = max(height[tree.parent[rank]], height[rank] + 1)
     part[SENDER], part[RECEIVER] = child, parent
     part[WAVE] = wave + height[child]
     return part, wave + int(height[tree.root])
@@ -211,16 +216,6 @@ def _depths(tree: Tree) -> Int64Array:
     if tree.parent[tree.root] != -1 or depth.min() < 0:
         raise ScheduleError(f"tree of root {tree.root}: not every rank is reached once from the root")
     return depth
-
-
-def _heights(tree: Tree, depth: Int64Array) -> Int64Array:
-    """Return the edges from each rank down to its deepest descendant."""
-    height = np.zeros(len(depth), dtype=np.int64)
-    for rank in np.argsort(-depth, kind="stable"):
-        parent = tree.parent[rank]
-        if parent >= 0:
-            height[parent] = max(height[parent], height[rank] + 1)
-    return height
 
 
 def _edge_transfers(
@@ -253,17 +248,6 @@ def _cut_by_channel(
     high = np.minimum(ends, last[:, None])
     row, part = np.nonzero(high > low)
     return row, low[row, part], high[row, part]
-
-
-def _distinct_paths(
-    parts: list[tuple[Int64Array, Int32Array]],
-) -> tuple[Int64Array, Int32Array, Int64Array]:
-    """Return offsets and links of the distinct paths, and the number of each path among them."""
-    lengths = np.concatenate([np.diff(offset) for offset, _ in parts])
-    padded = padded_paths(lengths, np.concatenate([links for _, links in parts]), -1)
-    distinct, numbers = np.unique(padded, axis=0, return_inverse=True)
-    found = distinct >= 0
-    return offsets_of(found.sum(axis=1)), distinct[found], numbers.reshape(-1).astype(np.int64)
 
 
 def padded_paths(lengths: Int64Array, links: Int32Array, fill: int) -> Int32Array:
