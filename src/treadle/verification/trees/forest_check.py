@@ -146,17 +146,16 @@ class _ForestCheck:
     def _check_share(self, root: int, n_trees: int) -> None:
         """Check the number of trees of a root against its declared number and its shard."""
         declared, weight = int(self._forest.root_multiplicity[root]), self._weights[root]
+        faults = []
+        if n_trees != declared:
+            faults.append(f"{n_trees} unit trees, {declared} declared")
+        if declared < 0 or self._total <= 0:
+            faults.append(f"{declared} of {self._total} units")
         is_free = self._collective.kind is CollectiveKind.ALLREDUCE
-        for is_wrong, message in (
-            (n_trees != declared, f"{n_trees} unit trees, {declared} declared"),
-            (declared < 0 or self._total <= 0, f"{declared} of {self._total} units"),
-            (
-                not is_free and declared * self._weight != weight * self._total,
-                f"{declared} of {self._total} units for {weight} of {self._weight} shares",
-            ),
-        ):
-            if is_wrong:
-                self._found.add(ViolationKind.SHARES, f"{self._forest.direction} root {root}: {message}")
+        if not is_free and declared * self._weight != weight * self._total:
+            faults.append(f"{declared} of {self._total} units for {weight} of {self._weight} shares")
+        for fault in faults:
+            self._found.add(ViolationKind.SHARES, f"{self._forest.direction} root {root}: {fault}")
 
     def _fits(self, tree: Tree) -> bool:
         """Whether the arrays of a tree have matching shapes and valid ranges."""
@@ -177,15 +176,20 @@ class _ForestCheck:
             self._check_spans()
         before = self._found.total
         is_safe = float(tree.entry_units.sum(dtype=np.float64)) < _SAFE
-        running = np.append(0, np.cumsum(tree.entry_units if is_safe else tree.entry_units.astype(object)))
+        running = np.zeros(len(tree.entry_units) + 1, dtype=np.int64 if is_safe else object)
+        np.cumsum(tree.entry_units, out=running[1:], dtype=running.dtype)
         sums = running[tree.entry_offset[1:]] - running[tree.entry_offset[:-1]]
-        expected = np.full(self._forest.n_ranks, tree.multiplicity)
-        expected[tree.root] = 0
-        self._found.add_all(
-            ViolationKind.UNITS,
-            np.flatnonzero(sums != expected),
-            lambda i: f"{place}, rank {i}: its paths carry {sums[i]} units, expected {expected[i]}",
-        )
+        wrong = sums != tree.multiplicity
+        wrong[tree.root] = sums[tree.root] != 0
+        if wrong.any():
+            self._found.add_all(
+                ViolationKind.UNITS,
+                np.flatnonzero(wrong),
+                lambda i: (
+                    f"{place}, rank {i}: its paths carry {sums[i]} units, expected "
+                    f"{0 if i == tree.root else tree.multiplicity}"
+                ),
+            )
         self._check_paths(tree, place, running, before)
         np.add.at(self._low, tree.entry_path, tree.entry_units & (2**_HALF - 1))
         if len(tree.entry_units) and tree.entry_units.max() >> _HALF:
