@@ -7,6 +7,7 @@ and passes other schedules on to the verifier of their form.
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import Unpack
 
 import numpy as np
 
@@ -20,7 +21,6 @@ from treadle.schedules.schedule import Schedule
 from treadle.schedules.steps.steps import StepSchedule
 from treadle.schedules.trees.forest import ForestSchedule
 from treadle.schedules.trees.group_schedule import GroupSchedule
-from treadle.schedules.witness import Witness
 from treadle.topologies.topology import Topology
 from treadle.verification.claims import Claims, Judge, check_kind
 from treadle.verification.trees.forest_check import check_forest
@@ -30,14 +30,7 @@ from treadle.verification.violations import ViolationKind as ViolationKind
 
 
 def verify(
-    topology: Topology,
-    collective: Collective,
-    schedule: Schedule,
-    *,
-    claimed_algbw: Fraction | None = None,
-    claimed_optimal_algbw: Fraction | None = None,
-    witness: Witness | None = None,
-    limit: int = 1000,
+    topology: Topology, collective: Collective, schedule: Schedule, **claims: Unpack[Claims]
 ) -> Report:
     """Check that a schedule performs the collective on the fabric and that its claims are true.
 
@@ -53,7 +46,7 @@ def verify(
     witness : Witness, optional
         Certificate of an upper bound, which is compared with the schedule even without a claimed optimum.
     limit : int
-        Maximum number of violations to describe; all are counted.
+        Maximum number of violations to describe, by default 1000; all are counted.
 
     Returns
     -------
@@ -77,12 +70,6 @@ def verify(
     Time is linear in the entries of the forests, with about twenty numpy calls per tree; trees with pruned
     paths also take one pass over their entries per level.
     """
-    claims = Claims(
-        claimed_algbw=claimed_algbw,
-        claimed_optimal_algbw=claimed_optimal_algbw,
-        witness=witness,
-        limit=limit,
-    )
     if isinstance(schedule, StepSchedule):
         from treadle.verification.steps.step_check import verify_steps
 
