@@ -219,19 +219,17 @@ def _assemble(
 
     step = messages.number[message]
     rounds = column(-1, step, step)
-    wait_offset, waits = np.zeros(len(order) + 1, dtype=np.int64), np.zeros(0, dtype=np.int64)
-    if messages.waits:
-        wait_offset, waits = _waits(rank[order], rounds)
     # A send out of scratch waits for the receive of its data.
-    before = np.full(total, -1, dtype=np.int64)
     by_segment = positions_of((len(messages.path), int(counts.max(initial=1))), (message, nth))
-    before[nth > 0] = by_segment[message, nth - 1][nth > 0]
-    position = positions_of(len(order), order)
-    received = np.where(before >= 0, position[len(own) + total + before], -1)
+    before = by_segment[message, nth - 1]
+    received = np.where(nth > 0, positions_of(len(order), order)[len(own) + total + before], -1)
     awaited = column(-1, received, -1)
-    more = np.flatnonzero(awaited >= 0)
-    waiting = np.concatenate([np.repeat(np.arange(len(order)), np.diff(wait_offset)), more])
-    wait_offset, waits = pair_lists(waiting, np.concatenate([waits, awaited[more]]), len(order))
+    waiting = np.flatnonzero(awaited >= 0)
+    pairs = [(waiting, awaited[waiting])]
+    if messages.waits:
+        pairs.append(_round_waits(rank[order], rounds))
+    waiting, awaited = (np.concatenate(side) for side in zip(*pairs, strict=True))
+    wait_offset, waits = pair_lists(waiting, awaited, len(order))
     given, wanted, stored = int(Buffer.INPUT), int(Buffer.OUTPUT), int(Buffer.SCRATCH)
     first, count = first[message], count[message]
     columns: dict[str, Any] = {
@@ -288,8 +286,8 @@ def _check_number(chunks: int) -> None:
         )
 
 
-def _waits(rank: Int64Array, rounds: Int64Array) -> tuple[Int64Array, Int64Array]:
-    """Return the waits of each operation for those of the last round of its rank before; copies have -1."""
+def _round_waits(rank: Int64Array, rounds: Int64Array) -> tuple[Int64Array, Int64Array]:
+    """Return pairs of an operation and one of the last round of its rank before; copies have round -1."""
     total = len(rank)
     is_start = np.ones(total, dtype=np.bool_)
     is_start[1:] = (rank[1:] != rank[:-1]) | (rounds[1:] != rounds[:-1])
@@ -299,10 +297,10 @@ def _waits(rank: Int64Array, rounds: Int64Array) -> tuple[Int64Array, Int64Array
     before = np.maximum(group - 1, 0)
     follows = (group > 0) & (rank[starts[before]] == rank) & (rounds[starts[before]] >= 0)
     awaited = np.where(follows, ends[before] - starts[before], 0)
-    offset = offsets_of(awaited)
-    if offset[-1] > _MAX_WAITS:
+    n_waits = int(awaited.sum())
+    if n_waits > _MAX_WAITS:
         raise InfeasibleError(
-            f"the flows of the rounds need {offset[-1]} waits, programs have up to {_MAX_WAITS}; allow fewer "
+            f"the flows of the rounds need {n_waits} waits, programs have up to {_MAX_WAITS}; allow fewer "
             f"flows per host (--max-flows)"
         )
-    return offset, ranges_of(starts[before], awaited)[1]
+    return ranges_of(starts[before], awaited)
