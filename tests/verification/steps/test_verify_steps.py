@@ -277,8 +277,8 @@ def test_double_is_named_with_its_chunks() -> None:
         samples.schedule_of(CollectiveKind.REDUCE, steps),
     )
     assert [str(violation) for violation in report.violations] == [
-        "double: reduce step 0, link 2 (n2->n1), shard 0: what n2 has of chunks 1-3 reaches the owner by another "
-        "send too, so it would be added twice"
+        "double: reduce step 0, link 2 (n2->n1), shard 0: what n2 has of chunks 1-3 reaches the owner by "
+        "another send too, so it would be added twice"
     ]
 
 

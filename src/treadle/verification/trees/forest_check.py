@@ -175,9 +175,9 @@ class _ForestCheck:
         if len(self._block) == _BLOCK or len(self._block) * self._forest.n_ranks >= _CELLS:
             self._check_spans()
         before = self._found.total
-        is_safe = float(tree.entry_units.sum(dtype=np.float64)) < _SAFE
-        running = np.zeros(len(tree.entry_units) + 1, dtype=np.int64 if is_safe else object)
-        np.cumsum(tree.entry_units, out=running[1:], dtype=running.dtype)
+        running = offsets_of(tree.entry_units)
+        if float(tree.entry_units.sum(dtype=np.float64)) >= _SAFE:
+            running = np.append(0, np.cumsum(tree.entry_units, dtype=object))
         sums = running[tree.entry_offset[1:]] - running[tree.entry_offset[:-1]]
         wrong = sums != tree.multiplicity
         wrong[tree.root] = sums[tree.root] != 0
