@@ -44,7 +44,7 @@ class Problem:
     Examples
     --------
     >>> from treadle import planning
-    >>> planning.pose("ring:4", "allgather").topology.n_nodes
+    >>> planning.make_problem("ring:4", "allgather").topology.n_nodes
     4
     """
 
@@ -61,7 +61,7 @@ def model_of(topology: Topology, collective: Collective) -> str:
     Examples
     --------
     >>> from treadle import planning
-    >>> problem = planning.pose("dgx_h100:1", "allreduce")
+    >>> problem = planning.make_problem("dgx_h100:1", "allreduce")
     >>> planning.model_of(problem.topology, problem.collective)
     'allreduce without in-network multicast and aggregation'
     """
@@ -84,7 +84,7 @@ def model_of(topology: Topology, collective: Collective) -> str:
     return f"allreduce with in-network {' and '.join(able)}{how}"
 
 
-def exact_text(value: Fraction) -> str:
+def format_exact(value: Fraction) -> str:
     """An exact rational as JSON has it: ``1040/3``, with a denominator even where that is 1."""
     return f"{value.numerator}/{value.denominator}"
 
@@ -119,7 +119,7 @@ def resolve_kind(kind: CollectiveKind | str) -> CollectiveKind:
 
 
 @checked()
-def pose(
+def make_problem(
     topology: FabricLike, collective: Collective | CollectiveKind | str, **options: Unpack[ProblemOptions]
 ) -> Problem:
     """Bring a fabric and a collective together.
@@ -163,7 +163,7 @@ def pose(
     Examples
     --------
     >>> from treadle import planning
-    >>> planning.pose("ring:4", "allgather").collective.n_ranks
+    >>> planning.make_problem("ring:4", "allgather").collective.n_ranks
     4
     """
     fabric = resolve_topology(topology, file_format=options.get("file_format"))
@@ -194,13 +194,13 @@ def pose(
     return Problem(fabric, _collective(fabric, kind, tuple(chosen), forwarders, groups, options))
 
 
-def pose_forwarding(
+def make_forwarding_problem(
     topology: FabricLike, collective: Collective | CollectiveKind | str, options: ProblemOptions
 ) -> Problem:
     """Pose a problem where all compute nodes forward."""
     if isinstance(collective, Collective):
-        return pose(topology, replace(collective, ranks_forward=True))
-    return pose(topology, collective, **ProblemOptions(**{**options, "forward": True}))
+        return make_problem(topology, replace(collective, ranks_forward=True))
+    return make_problem(topology, collective, **ProblemOptions(**{**options, "forward": True}))
 
 
 def _collective(

@@ -101,7 +101,7 @@ class ProgramGroups:
         """Number of ranks of all groups."""
         return len(self.groups) * len(self.groups[0])
 
-    def place_of(self, rank: int) -> tuple[int, int]:
+    def position_of(self, rank: int) -> tuple[int, int]:
         """Return the group of a rank, and its index in the group."""
         for number, group in enumerate(self.groups):
             if rank in group:

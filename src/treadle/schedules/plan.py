@@ -12,9 +12,9 @@ from typing import Protocol
 
 from treadle.brief import brief
 from treadle.errors import ScheduleError
+from treadle.schedules.certificate import Certificate
 from treadle.schedules.collective import Collective, check_declared
 from treadle.schedules.schedule import Schedule
-from treadle.schedules.witness import Witness
 from treadle.topologies.naming import is_one_line
 from treadle.topologies.topology import Topology
 
@@ -112,7 +112,7 @@ class PlanEntry:
         """The algorithm with its options; "" where the plan's name is meant."""
         return f"{self.algorithm} {self.options}".strip()
 
-    def serves(self, size_bytes: int) -> bool:
+    def supports(self, size_bytes: int) -> bool:
         """Whether a size, the larger per-rank buffer, is in the range."""
         return self.min_bytes <= size_bytes and (self.max_bytes is None or size_bytes <= self.max_bytes)
 
@@ -160,7 +160,7 @@ class Plan:
     algorithm: str
     algbw: Fraction
     optimal_algbw: Fraction | None = None
-    witness: Witness | None = None
+    witness: Certificate | None = None
     provenance: Mapping[str, Scalar] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
@@ -202,7 +202,7 @@ class Plan:
     def schedule_for(self, size_bytes: int) -> Schedule:
         """The schedule that serves a size; ScheduleError if there is none."""
         for entry in self.entries:
-            if entry.serves(size_bytes):
+            if entry.supports(size_bytes):
                 return entry.schedule
         raise ScheduleError(f"plan: no schedule serves {size_bytes} bytes")
 
@@ -217,7 +217,7 @@ def serving(entries: Sequence[PlanEntry], sizes: Sequence[int]) -> list[tuple[Pl
     """
     served: list[tuple[PlanEntry, list[int]]] = [(entry, []) for entry in entries]
     for place, size in enumerate(sizes):
-        places = next((places for entry, places in served if entry.serves(size)), None)
+        places = next((places for entry, places in served if entry.supports(size)), None)
         if places is None:
             raise ScheduleError(f"plan: no schedule serves {size} bytes")
         places.append(place)

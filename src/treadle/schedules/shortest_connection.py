@@ -26,7 +26,7 @@ Distances = Mapping[tuple[int, int], int]
 """Length between joined nodes, in both orders."""
 
 
-class AskedGroup(NamedTuple):
+class GroupDemand(NamedTuple):
     """A switch that works for ranks that ask, the nodes of the ranks at it, and their links up and down."""
 
     switch: int
@@ -35,7 +35,7 @@ class AskedGroup(NamedTuple):
     down: Mapping[int, tuple[int, ...]]
 
 
-def asked_groups(topology: Topology, collective: Collective) -> Iterator[AskedGroup]:
+def group_demands(topology: Topology, collective: Collective) -> Iterator[GroupDemand]:
     """The groups of all switches that multicast or aggregate for ranks that ask."""
     able = (topology.multicast | topology.aggregation) & ~topology.turns_round
     for switch in np.flatnonzero(able).tolist():
@@ -47,7 +47,7 @@ def asked_groups(topology: Topology, collective: Collective) -> Iterator[AskedGr
                 ways[-1].setdefault(node, []).append(link)
         members = tuple(v for v in collective.ranks if v in ways[0] and v in ways[1])
         up, down = ({v: tuple(found[v]) for v in members} for found in ways)
-        yield AskedGroup(switch, members, up, down)
+        yield GroupDemand(switch, members, up, down)
 
 
 def shortest_connection(
@@ -80,7 +80,7 @@ def shortest_connection(
     optional = [int(v) for v in np.flatnonzero(branches & topology.turns_round) if v not in ranks]
     groups = [
         group
-        for group in asked_groups(topology, collective)
+        for group in group_demands(topology, collective)
         if branches[group.switch] and len(group.members) > 2  # with two, a send is as short
     ]
     if len(optional) + len(groups) > MAX_BRANCHING_SWITCHES:
@@ -159,7 +159,7 @@ def _operating_length(
     far: Mapping[int, Mapping[int, int]],
     terminals: frozenset[int],
     ranks: frozenset[int],
-    asked: Sequence[AskedGroup],
+    asked: Sequence[GroupDemand],
 ) -> int | None:
     """Length of a shortest tree that uses one operation of each group in `asked`."""
     nodes = sorted(terminals)

@@ -146,7 +146,7 @@ def _moved_steps(steps: Steps | None, moved: Callable[[Int32Array], Int32Array])
 
 
 def _moved_sends(steps: Steps, moved: Callable[[Int32Array], Int32Array]) -> Steps:
-    if steps.has_ways:
+    if steps.has_paths:
         return replace(steps, way_links=moved(steps.way_links))
     return replace(steps, link=moved(steps.link))
 

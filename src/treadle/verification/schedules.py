@@ -22,7 +22,7 @@ from treadle.schedules.steps.steps import StepSchedule
 from treadle.schedules.trees.forest import ForestSchedule
 from treadle.schedules.trees.group_schedule import GroupSchedule
 from treadle.topologies.topology import Topology
-from treadle.verification.claims import Claims, Judge, check_kind
+from treadle.verification.claims import Claims, Verifier, check_kind
 from treadle.verification.trees.forest_check import check_forest
 from treadle.verification.violations import Report as Report
 from treadle.verification.violations import Violation as Violation
@@ -95,7 +95,7 @@ def verify(
 
         return verify_groups(topology, collective, schedule, **claims)
     assert isinstance(schedule, ForestSchedule)
-    judge = Judge(topology, collective, **claims)
+    judge = Verifier(topology, collective, **claims)
     if not judge.is_sound or not check_kind(collective, schedule, judge.found):
         return judge.report()
     if schedule.n_ranks != collective.n_ranks:  # all forests have as many

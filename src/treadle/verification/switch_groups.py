@@ -1,7 +1,7 @@
 """Ranks at GPU-initiated switches, and the links that their operations cross.
 
 Shares no code with the generators, nor with the costs that they compute
-(`treadle.schedules.switch_operations`, which states the rule).
+(`treadle.schedules.in_network`, which states the rule).
 """
 
 from __future__ import annotations

@@ -17,9 +17,9 @@ from math import lcm
 import numpy as np
 
 from treadle.arrays import offsets_of
+from treadle.program.foreign.physical_paths import Links, PhysicalPaths
 from treadle.program.foreign.switch_names import SwitchNames, find_switches
 from treadle.program.foreign.traffic import Traffic, Way
-from treadle.program.foreign.ways import Links, PhysicalWays
 from treadle.program.program import OperationKind, Program
 from treadle.schedules.collective import Collective
 from treadle.spelling import counted
@@ -45,7 +45,7 @@ class Placement:
     """Ambiguous names, and the choices made."""
 
 
-def place_messages(
+def route_messages(
     topology: Topology,
     collective: Collective,
     messages: Sequence[_Message],
@@ -61,7 +61,7 @@ def place_messages(
     places : mapping of (sender, names, receiver) to str, optional
         Paths that must be the named ones, and the location of each in the file.
     """
-    ways = PhysicalWays(topology, collective)
+    ways = PhysicalPaths(topology, collective)
     named = {(sender, way, receiver) for sender, receiver, way, _ in messages}
     switches = find_switches(topology, collective, named)
     if places is not None and (wrong := tuple(_no_ways(topology, ways, switches, places))):
@@ -85,7 +85,7 @@ def place_messages(
     return Placement(placed, faults, tuple(_notes(topology, ways, switches, choices)))
 
 
-def place_program(
+def route_program(
     topology: Topology, collective: Collective, traffic: Traffic
 ) -> tuple[Program | None, Placement]:
     """Return the program with the paths of its sends; None if some send has no path."""
@@ -97,7 +97,7 @@ def place_program(
         (int(ranks[send]), int(program.peer[send]), traffic.ways.get(send, ()), int(program.count[send]))
         for send in order.tolist()
     ]
-    placement = place_messages(topology, collective, messages)
+    placement = route_messages(topology, collective, messages)
     if placement.faults:
         return None, placement
     numbers: dict[Links, int] = {}
@@ -116,7 +116,7 @@ def place_program(
 
 
 def _no_ways(
-    topology: Topology, ways: PhysicalWays, switches: SwitchNames, places: Mapping[_Named, str]
+    topology: Topology, ways: PhysicalPaths, switches: SwitchNames, places: Mapping[_Named, str]
 ) -> Iterator[str]:
     """Yield the named paths that the fabric lacks; each unknown or unplaced name only once."""
     reported: set[str] = set()
@@ -137,7 +137,7 @@ def _no_ways(
             yield f"{where} passes {through[:120]}, but {topology.name} does not have all of its links"
 
 
-def _along(ways: PhysicalWays, switches: SwitchNames, key: _Named) -> tuple[Links, ...]:
+def _along(ways: PhysicalPaths, switches: SwitchNames, key: _Named) -> tuple[Links, ...]:
     """Return the paths over the named switches."""
     sender, way, receiver = key
     # Adjacent names may mean one switch.
@@ -181,7 +181,7 @@ def _assign(
 
 def _notes(
     topology: Topology,
-    ways: PhysicalWays,
+    ways: PhysicalPaths,
     switches: SwitchNames,
     choices: dict[_Named, tuple[Links, ...]],
 ) -> Iterable[str]:

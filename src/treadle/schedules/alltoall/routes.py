@@ -9,14 +9,14 @@ import numpy as np
 
 from treadle.arrays import FrozenArrays, Int32Array, Int64Array, frozen, offsets_of
 from treadle.errors import ScheduleError
-from treadle.notebook import own_words, shown
+from treadle.notebook import displayed, own_repr
 from treadle.schedules.collective import CollectiveKind
 
 MAX_UNITS = 2**24
 """Most chunks per unit of demand."""
 
 
-@shown(own_words)
+@displayed(own_repr)
 @dataclass(frozen=True, eq=False)
 class RouteSchedule(FrozenArrays):
     """Paths of every pair of ranks, the chunks steered to each, and its layer (virtual channel).

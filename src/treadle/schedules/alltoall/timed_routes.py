@@ -8,12 +8,12 @@ import numpy as np
 
 from treadle.arrays import FrozenArrays, Int32Array, Int64Array
 from treadle.errors import ScheduleError
-from treadle.notebook import own_words, shown
+from treadle.notebook import displayed, own_repr
 from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.collective import CollectiveKind
 
 
-@shown(own_words)
+@displayed(own_repr)
 @dataclass(frozen=True, eq=False)
 class TimedRoutes(FrozenArrays):
     """A route schedule whose chunks set out in rounds, one after another.

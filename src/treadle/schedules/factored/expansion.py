@@ -9,9 +9,9 @@ import numpy as np
 from treadle.arrays import BoolArray, Int32Array, Int64Array, offsets_of, sums_of
 from treadle.errors import ScheduleError
 from treadle.schedules.factored.checks import UNIT_LIMIT
-from treadle.schedules.factored.index import Borders, LayerIndex, Pool
+from treadle.schedules.factored.index import Boundaries, LayerIndex, Pool
 from treadle.schedules.factored.layers import Layer
-from treadle.schedules.factored.piece_trees import PieceTrees, ragged
+from treadle.schedules.factored.subproblem_trees import SubproblemTrees, ragged
 from treadle.schedules.trees.forest import Direction, Forest, Tree
 
 MAX_CELLS = 2**27
@@ -33,7 +33,7 @@ class _Units:
     """
 
     def __init__(self, index: LayerIndex, n_trees: int) -> None:
-        shape = (n_trees, index.layer.n_pieces)
+        shape = (n_trees, index.layer.n_subproblems)
         self.child = np.zeros(shape, dtype=np.int64)
         self.unit = np.zeros(shape, dtype=np.int64)
         self.entry = np.full(shape, -1, dtype=np.int64)
@@ -113,7 +113,7 @@ class PathCodes:
         return total, layer.links[taken]
 
     def _end_row(
-        self, borders: Borders, inner_slot: Int64Array, slot: Int64Array, digit: Int64Array
+        self, borders: Boundaries, inner_slot: Int64Array, slot: Int64Array, digit: Int64Array
     ) -> Int64Array:
         inner = inner_slot[slot] if len(inner_slot) else slot
         first = borders.slot_row[inner]
@@ -123,7 +123,7 @@ class PathCodes:
         return np.where(digit > 0, first + digit - 1, -1)
 
     def _add_chain(
-        self, segments: _Segments, borders: Borders, pool: Pool, row: Int64Array, *, step: int
+        self, segments: _Segments, borders: Boundaries, pool: Pool, row: Int64Array, *, step: int
     ) -> None:
         """The crossing paths at one end, border by border inwards, without the links that they share."""
         layer = self._index.layer
@@ -143,7 +143,7 @@ class PathCodes:
             row = borders.inner[row]
 
 
-def _from_slot(borders: Borders, row: Int64Array) -> Int64Array:
+def _from_slot(borders: Boundaries, row: Int64Array) -> Int64Array:
     """Rows as counted from 1 within their slot; 0 for -1."""
     if not len(borders.slot):
         return np.zeros(len(row), dtype=np.int64)
@@ -232,7 +232,7 @@ class LayerExpansion:
     def _cross(
         self,
         state: _Units,
-        borders: Borders,
+        borders: Boundaries,
         inner_slot: Int64Array,
         tree: Int64Array,
         child: Int64Array,
@@ -287,12 +287,12 @@ class LayerExpansion:
             self._bind(state, tree[deep], ~member[place, roots][deep], entrances.inner[row], skip)
 
 
-def _ranks(borders: Borders, rows: Int64Array, children: Int64Array) -> Int64Array:
+def _ranks(borders: Boundaries, rows: Int64Array, children: Int64Array) -> Int64Array:
     """Ranks at the ends of edges: those of rows of the borders, children themselves where the row is -1."""
     return np.where(rows >= 0, borders.rank[rows], children) if len(borders.rank) else children
 
 
-def path_ends(trees: PieceTrees, paths: Int64Array) -> tuple[Int64Array, Int64Array]:
+def path_ends(trees: SubproblemTrees, paths: Int64Array) -> tuple[Int64Array, Int64Array]:
     """First and last local link of each path."""
     offsets, links = trees.path_links(paths)
     return links[offsets[:-1]].astype(np.int64), links[offsets[1:] - 1].astype(np.int64)

@@ -24,8 +24,8 @@ from treadle.errors import ScheduleError
 from treadle.schedules.factored.checks import UNIT_LIMIT, check_range, check_sum
 from treadle.schedules.factored.expansion import Expansion
 from treadle.schedules.factored.layers import Layer
-from treadle.schedules.factored.piece_trees import CirculantTrees, TableTrees
 from treadle.schedules.factored.slots import roles_of
+from treadle.schedules.factored.subproblem_trees import CirculantTrees, TableTrees
 from treadle.schedules.trees.forest import Direction, Forest, ForestSchedule, Roles, Tree, TreePhases
 
 

@@ -8,11 +8,11 @@ import numpy as np
 
 from treadle.arrays import Int64Array, positions_of
 from treadle.errors import ScheduleError
-from treadle.schedules.factored.edges import PieceEdges, edges_into, edges_out_of, unit_trees
+from treadle.schedules.factored.edges import SubproblemEdges, edges_into, edges_out_of, unit_trees
 from treadle.schedules.factored.expansion import Expansion, LayerExpansion, misfit, path_ends
 from treadle.schedules.factored.index import LayerIndex
-from treadle.schedules.factored.layers import Crossings, Layer, Piece
-from treadle.schedules.factored.piece_trees import UnitRuns, ragged
+from treadle.schedules.factored.layers import Crossings, Layer, Subproblem
+from treadle.schedules.factored.subproblem_trees import UnitRuns, ragged
 
 _MAX_UNITS = 2**27  # unit trees that are looked at one by one
 
@@ -78,7 +78,7 @@ class _Surrounding:
         layer = index.layer
         self.piece = piece
         self.child = child
-        self.kind: Piece = layer.pieces[layer.kind[piece]]
+        self.kind: Subproblem = layer.pieces[layer.kind[piece]]
         self.trees = self.kind.trees
         span = slice(int(layer.link_offset[piece]), int(layer.link_offset[piece + 1]))
         self.links = layer.links[span].astype(np.int64)
@@ -159,7 +159,7 @@ class RankView:
 
     def common_level(self, ranks: Int64Array) -> Int64Array:
         """For each rank, which of `places` is the inmost that holds it too."""
-        level = positions_of(self.layer.n_pieces, [place.piece for place in self.places])
+        level = positions_of(self.layer.n_subproblems, [place.piece for place in self.places])
         piece = self._index.piece_of_rank[ranks]
         while len(piece) and level[piece].min() < 0:
             piece = np.where(level[piece] < 0, self.layer.outer[piece], piece)
@@ -201,14 +201,14 @@ class RankView:
             runs = UnitRuns(first_link, edges.first, np.arange(len(first_link)))
             found, skip = runs.find(place.local(links), offsets)
             used = np.flatnonzero((found >= 0) & (skip == 0))
-            edges = PieceEdges(**{key: column[found[used]] for key, column in vars(edges).items()})
+            edges = SubproblemEdges(**{key: column[found[used]] for key, column in vars(edges).items()})
             parts.append(self._columns(level, edges, (links[used], offsets[used]), up=False))
             rest = np.delete(np.arange(len(links)), used)
             _, links, offsets, _ = place.outside(links[rest], offsets[rest], inwards=False)
         return _joined(parts)
 
     def _columns(
-        self, level: int, edges: PieceEdges, ends: tuple[Int64Array, Int64Array] | None, *, up: bool
+        self, level: int, edges: SubproblemEdges, ends: tuple[Int64Array, Int64Array] | None, *, up: bool
     ) -> _Columns:
         """Edges of a piece whose near ends are units of crossing links, or the rank itself without `ends`."""
         place = self.places[level]

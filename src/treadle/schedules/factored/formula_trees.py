@@ -8,7 +8,7 @@ import numpy as np
 
 from treadle.arrays import Int32Array, Int64Array
 from treadle.errors import ScheduleError
-from treadle.schedules.factored.piece_trees import ColumnTrees
+from treadle.schedules.factored.subproblem_trees import ColumnTrees
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,7 +13,7 @@ import numpy as np
 from treadle.arrays import Int32Array, Int64Array, offsets_of, positions_of
 from treadle.errors import ScheduleError
 from treadle.schedules.factored.layers import Crossings, Layer
-from treadle.schedules.factored.piece_trees import ragged
+from treadle.schedules.factored.subproblem_trees import ragged
 
 _MAX_ROWS = 2**27  # rows of a table of borders: hostile files could ask for any number
 
@@ -65,7 +65,7 @@ def _joined(columns: list[Int64Array] | list[Int32Array]) -> Int64Array:
 
 
 @dataclass(frozen=True, eq=False)
-class Borders:
+class Boundaries:
     """Runs of capacity units at the borders of all pieces, followed to their ranks; sorted by (slot, first).
 
     Parameters
@@ -102,7 +102,7 @@ class LayerIndex:
 
     def __init__(self, layer: Layer) -> None:
         self.layer = layer
-        p, n_slots = layer.n_pieces, len(layer.links)
+        p, n_slots = layer.n_subproblems, len(layer.links)
         sizes = np.diff(layer.link_offset)
         self.piece_of_slot = np.repeat(np.arange(p), sizes)
         self._link_radix = int(layer.links.max(initial=0)) + 1
@@ -140,7 +140,7 @@ class LayerIndex:
         at = np.minimum(np.searchsorted(self._slot_key, wanted), len(self._slot_key) - 1)
         return np.where(self._slot_key[at] == wanted, at, -1)
 
-    def find_rows(self, borders: Borders, slots: Int64Array, units: Int64Array) -> Int64Array:
+    def find_rows(self, borders: Boundaries, slots: Int64Array, units: Int64Array) -> Int64Array:
         """Row of the borders that holds each capacity unit of a slot, -1 where none does."""
         if not len(borders.slot):
             return np.full(len(slots), -1, dtype=np.int64)
@@ -152,7 +152,7 @@ class LayerIndex:
         is_held = is_unit & (borders.slot[row] == slots) & (units - borders.first[row] < borders.units[row])
         return np.where(is_held, row, -1)
 
-    def _borders(self, pool: Pool) -> Borders:
+    def _borders(self, pool: Pool) -> Boundaries:
         """Follow all crossings, the innermost pieces first."""
         found = self._sorted([np.zeros(0, dtype=np.int64) for _ in range(7)])
         total = 0
@@ -183,11 +183,11 @@ class LayerIndex:
     def _order(self, slot: Int64Array, first: Int64Array) -> Int64Array:
         return np.argsort(self._unit_base[slot] + first, kind="stable")
 
-    def _sorted(self, columns: list[Int64Array]) -> Borders:
+    def _sorted(self, columns: list[Int64Array]) -> Boundaries:
         order = self._order(columns[0], columns[1])
         slot, first, units, rank, row, inner, skip = (column[order] for column in columns)
         counts = np.bincount(slot, minlength=len(self.capacity))
-        return Borders(
+        return Boundaries(
             slot=slot,
             first=first,
             units=units,
@@ -199,7 +199,7 @@ class LayerIndex:
             key=self._unit_base[slot] + first,
         )
 
-    def _follow(self, pool: Pool, pieces: Int64Array, found: Borders) -> list[Int64Array]:
+    def _follow(self, pool: Pool, pieces: Int64Array, found: Boundaries) -> list[Int64Array]:
         """Border rows of some pieces of a level, by those of the level inside."""
         layer = self.layer
         kind = layer.kind[pieces]
@@ -247,7 +247,7 @@ class LayerIndex:
         direct.append(np.zeros(len(here), dtype=np.int64))
         return [np.concatenate([one, other]) for one, other in zip(direct, nested, strict=True)]
 
-    def _slots_within(self, borders: Borders, n_slots: int) -> Int64Array:
+    def _slots_within(self, borders: Boundaries, n_slots: int) -> Int64Array:
         """For each slot of a piece the slot of the same link in the child whose border it crosses, or -1."""
         result = np.full(n_slots, -1, dtype=np.int64)
         inner = np.unique(borders.slot)

@@ -15,7 +15,7 @@ from treadle.schedules.factored.checks import (
     check_range,
     check_sum,
 )
-from treadle.schedules.factored.piece_trees import PieceTrees
+from treadle.schedules.factored.subproblem_trees import SubproblemTrees
 
 _MAX_NESTING = 64  # every level costs a pass over the pieces, and files are hostile
 
@@ -87,7 +87,7 @@ def no_crossings() -> Crossings:
 
 
 @dataclass(frozen=True, eq=False)
-class Piece(FrozenArrays):
+class Subproblem(FrozenArrays):
     """One kind of piece. Its local links are numbered by rising link number of the fabric.
 
     Parameters
@@ -96,7 +96,7 @@ class Piece(FrozenArrays):
         Capacity units of each local link: those within the set and those that cross its border.
     native : array of int64, shape (n,)
         Unit trees of the whole forest that are rooted in each child.
-    trees : PieceTrees
+    trees : SubproblemTrees
         ``trees.root_units[y] = native[y] +`` units of the entrances that lead to y.
     entrances, exits : Crossings
         Empty in the outermost piece.
@@ -104,7 +104,7 @@ class Piece(FrozenArrays):
 
     capacity: Int64Array
     native: Int64Array
-    trees: PieceTrees
+    trees: SubproblemTrees
     entrances: Crossings
     exits: Crossings
 
@@ -157,7 +157,7 @@ class Layer(FrozenArrays):
         Links of the fabric of piece i, rising: links[link_offset[i]:link_offset[i + 1]].
     """
 
-    pieces: tuple[Piece, ...]
+    pieces: tuple[Subproblem, ...]
     kind: Int32Array
     outer: Int32Array
     child_offset: Int64Array
@@ -218,6 +218,6 @@ class Layer(FrozenArrays):
             raise ScheduleError("layer: a rank is a child of two pieces")
 
     @property
-    def n_pieces(self) -> int:
+    def n_subproblems(self) -> int:
         """Number of pieces p."""
         return len(self.kind)

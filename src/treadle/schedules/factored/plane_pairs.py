@@ -16,7 +16,7 @@ from treadle.schedules.factored.checks import (
     check_range,
     check_sum,
 )
-from treadle.schedules.factored.even_shares import EvenShares
+from treadle.schedules.factored.even_allocation import EvenAllocation
 from treadle.schedules.factored.formula_trees import FormulaTrees
 
 _RELAYS = ("relay_root", "relay_block", "relay_child", "relay_by")
@@ -60,7 +60,7 @@ class PairwisePlanes(FormulaTrees):
         self._check_groups(what, n)
         self._check_pairs(what, n)
         self._check_totals(what, "in", self.native_units.sum() - self.native_units)
-        self._check_totals(what, "out", self.exit_start[:, -1])
+        self._check_totals(what, "out", self.egress_start[:, -1])
 
     def _check_relays(self, what: str, n: int) -> None:
         for key in _RELAYS:
@@ -132,9 +132,9 @@ class PairwisePlanes(FormulaTrees):
         return int(self.group_units.shape[2])
 
     @cached_property
-    def _even(self) -> EvenShares:
+    def _even(self) -> EvenAllocation:
         """What pairs have that are not given."""
-        return EvenShares(self.group, self.group_units)
+        return EvenAllocation(self.group, self.group_units)
 
     @property
     def root_units(self) -> Int64Array:
@@ -222,7 +222,7 @@ class PairwisePlanes(FormulaTrees):
     @cached_property
     def _changes(self) -> Int64Array:
         """What the given pairs have more than by the formula, shape (planes, e)."""
-        changes: Int64Array = -self._even.shares(
+        changes: Int64Array = -self._even.allocation(
             self.pair_root.astype(np.int64), self.pair_child.astype(np.int64)
         )
         for change, units in zip(changes, self.pair_units.T, strict=True):
@@ -230,7 +230,7 @@ class PairwisePlanes(FormulaTrees):
         return changes
 
     @cached_property
-    def exit_start(self) -> Int64Array:
+    def egress_start(self) -> Int64Array:
         """First exit unit of each plane at each child, and their number, shape (n, planes + 1)."""
         return self._starts(self._even.left, self.pair_root)
 
@@ -256,7 +256,7 @@ class PairwisePlanes(FormulaTrees):
 
     def _shares(self, root: Int64Array, child: Int64Array) -> Int64Array:
         """n_s(x, y) of pairs, a row for each plane and the axes of both."""
-        shares = self._even.shares(root, child)
+        shares = self._even.allocation(root, child)
         row = self._pair_row(root, child)
         if len(self._pairs):
             shares = np.where(row >= 0, np.moveaxis(self.pair_units[row], -1, 0), shares)

@@ -16,7 +16,7 @@ from treadle.schedules.factored.expansion import Expansion
 from treadle.schedules.factored.factored_roles import RankView, UnitEdges, edges_at
 from treadle.schedules.factored.formula_trees import FormulaTrees
 from treadle.schedules.factored.layers import Layer
-from treadle.schedules.factored.piece_trees import CirculantTrees, PieceTrees, TableTrees, ragged
+from treadle.schedules.factored.subproblem_trees import CirculantTrees, SubproblemTrees, TableTrees, ragged
 from treadle.schedules.trees.forest import RoleEdges, Roles
 
 
@@ -80,7 +80,7 @@ def _reached(view: RankView, width: Int64Array) -> tuple[Int64Array, Int64Array,
     return ranks, numbers, slots
 
 
-def _depth(trees: PieceTrees, roots: Int64Array, units: Int64Array, child: int) -> Int64Array:
+def _depth(trees: SubproblemTrees, roots: Int64Array, units: Int64Array, child: int) -> Int64Array:
     """Hops between the root child and a child in unit trees of a piece."""
     if isinstance(trees, CirculantTrees):
         return np.where(roots != child, 1, 0)
@@ -120,8 +120,8 @@ def _widths(layer: Layer) -> Int64Array:
         else:
             hops.append(piece.trees.depth if isinstance(piece.trees, FormulaTrees) else 1)
     most = np.array(hops, dtype=np.int64)[layer.kind]
-    width = np.ones(layer.n_pieces, dtype=np.int64)
-    for number in range(layer.n_pieces - 1, 0, -1):  # the pieces inside have greater numbers
+    width = np.ones(layer.n_subproblems, dtype=np.int64)
+    for number in range(layer.n_subproblems - 1, 0, -1):  # the pieces inside have greater numbers
         need = int(most[number] * width[number] + width[number])
         outer = int(layer.outer[number])
         width[outer] = max(int(width[outer]), need)

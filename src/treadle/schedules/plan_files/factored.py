@@ -23,10 +23,10 @@ from treadle.schedules.factored import (
     Crossings,
     FactoredForest,
     Layer,
-    Piece,
     PlaneTrees,
     RelayPlanes,
     RelayTrees,
+    Subproblem,
     TableTrees,
 )
 from treadle.schedules.plan_files.members import MemberReader, offsets_from, to_npy, write_member
@@ -234,7 +234,7 @@ def _read_layer(members: MemberReader, folder: str) -> Layer:
     return Layer(pieces=tuple(_pieces(folder, columns)), **arrays)
 
 
-def _pieces(folder: str, columns: _Columns) -> Iterator[Piece]:
+def _pieces(folder: str, columns: _Columns) -> Iterator[Subproblem]:
     """The kinds of pieces."""
     form = columns["form"]
     if np.any((form < 0) | (form >= len(_TREES))):
@@ -252,7 +252,7 @@ def _pieces(folder: str, columns: _Columns) -> Iterator[Piece]:
     kinds = list(_TREES.values())
     for piece, inwards, outwards, number in zip(pieces, entrances, exits, form.tolist(), strict=True):
         fields = next(trees[number]) | (next(exchange) if number >= _RELAY else {})
-        yield Piece(
+        yield Subproblem(
             **piece,
             trees=kinds[number](**fields),
             entrances=Crossings(**inwards),

@@ -96,7 +96,7 @@ class MemberReader:
         for name in sorted(set(self._infos) - expected):
             raise FormatError(f"member {name[:100]!r} does not belong in a plan")
 
-    def text(self, name: str, most: int = _MAX_TEXT) -> str:
+    def string(self, name: str, most: int = _MAX_TEXT) -> str:
         """A member in UTF-8, of at most so many bytes; what it is parsed into is for the caller to charge."""
         stream, size = self._open(name)
         with stream:

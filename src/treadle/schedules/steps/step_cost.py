@@ -24,8 +24,8 @@ def step_loads(topology: Topology, steps: Steps) -> Iterator[Int64Array]:
     sizes = steps.high.astype(np.int64) - steps.low
     for step in range(steps.n_steps):
         span = steps.span(step)
-        if steps.has_ways:
-            load = np.bincount(steps.link[span], weights=sizes[span], minlength=steps.n_ways)
+        if steps.has_paths:
+            load = np.bincount(steps.link[span], weights=sizes[span], minlength=steps.n_paths)
             load = np.bincount(
                 steps.way_links,
                 weights=np.repeat(load, np.diff(steps.way_offset)),
@@ -34,12 +34,12 @@ def step_loads(topology: Topology, steps: Steps) -> Iterator[Int64Array]:
         else:
             load = np.bincount(steps.link[span], weights=sizes[span], minlength=topology.n_links)
         load = load.astype(np.int64)  # exact: a double counts chunks up to 2**53
-        yield load if crossings is None else load + crossings.beside(step)
+        yield load if crossings is None else load + crossings.extra_chunks(step)
 
 
 def shard_fraction(schedule: StepSchedule, steps: Steps) -> Fraction:
     """Part of the collective's `size` that one shard is."""
-    return Fraction(1) if schedule.has_whole_shards else Fraction(1, steps.n_shards)
+    return Fraction(1) if schedule.has_full_shards else Fraction(1, steps.n_shards)
 
 
 def bandwidth_time(topology: Topology, schedule: StepSchedule) -> Fraction:

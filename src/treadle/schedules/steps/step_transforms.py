@@ -16,14 +16,14 @@ from numpy.typing import NDArray
 
 from treadle.arrays import BoolArray, Int32Array, frozen, offsets_of
 from treadle.errors import ScheduleError
-from treadle.schedules.steps.steps import MAX_CHUNKS, Steps, WayKind
+from treadle.schedules.steps.steps import MAX_CHUNKS, PathKind, Steps
 from treadle.schedules.trees.forest import Direction
 
 Columns = tuple[Int32Array, Int32Array, Int32Array, Int32Array]
 """Shard, link, low and high of every send."""
 
 _WAYS = ("way_offset", "way_links", "way_kinds")
-_TURNED = np.array([WayKind.PLAIN, WayKind.SUM, WayKind.COPY], dtype=np.int32)
+_TURNED = np.array([PathKind.PLAIN, PathKind.SUM, PathKind.COPY], dtype=np.int32)
 """Kind of each kind of way backwards."""
 
 
@@ -51,15 +51,15 @@ def reverse(steps: Steps) -> Steps:
     >>> reverse(chain), reverse(chain).link.tolist()
     (<Steps reduce: 3 ranks, 1 shards of 1 chunks, 2 steps, 2 sends>, [1, 0])
     """
-    if steps.begins_anew:
+    if steps.restarts:
         raise ScheduleError("steps: sums that begin anew cannot be turned round")
     turned = Direction.REDUCE if steps.direction is Direction.BROADCAST else Direction.BROADCAST
     offset = steps.n_sends - steps.step_offset[::-1]
     columns = [column[::-1] for column in _columns(steps)]
     found = replace(with_sends(steps, offset, columns), direction=turned)
-    if not steps.has_ways:
+    if not steps.has_paths:
         return found
-    ways = [steps.way(number)[::-1] for number in range(steps.n_ways)]
+    ways = [steps.path(number)[::-1] for number in range(steps.n_paths)]
     return replace(found, way_links=np.concatenate(ways), way_kinds=_TURNED[steps.way_kinds])
 
 
@@ -102,7 +102,7 @@ def pipelined(steps: Steps, pieces: int) -> Steps:
     order = np.argsort(step, kind="stable")
     columns = [column[order] for column in (shard, link, low + first, high + first)]
     offset = offsets_of(np.bincount(step, minlength=steps.n_steps + pieces - 1 if steps.n_steps else 0))
-    fresh = np.tile(steps.fresh, pieces)[order] if steps.begins_anew else steps.fresh
+    fresh = np.tile(steps.fresh, pieces)[order] if steps.restarts else steps.fresh
     return with_sends(steps, offset, columns, n_chunks=n_chunks, fresh=fresh)
 
 
@@ -160,7 +160,7 @@ def combine(parts: Sequence[Steps], *, shares: Sequence[int] | None = None) -> S
 
 
 def _fresh(part: Steps) -> BoolArray:
-    return part.fresh if part.begins_anew else np.zeros(part.n_sends, dtype=np.bool_)
+    return part.fresh if part.restarts else np.zeros(part.n_sends, dtype=np.bool_)
 
 
 def _scaled(part: Steps, factor: int, start: int) -> Columns:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from treadle.arrays import BoolArray, FrozenArrays, Int32Array, Int64Array, frozen, offsets_of
 from treadle.errors import ScheduleError
-from treadle.notebook import own_words, shown
+from treadle.notebook import displayed, own_repr
 from treadle.schedules.collective import CollectiveKind
 from treadle.schedules.trees.forest import Direction
 
@@ -19,11 +19,11 @@ MAX_CHUNKS = 2**24
 """Most chunks per shard."""
 
 
-class WayKind(IntEnum):
+class PathKind(IntEnum):
     """What a switch does on a way.
 
     Sends of a step that carry the same chunks and share a link are one operation of a switch, for the rank
-    at that link, which asks for it (`treadle.schedules.switch_operations`).
+    at that link, which asks for it (`treadle.schedules.in_network`).
     """
 
     PLAIN = 0
@@ -35,7 +35,7 @@ class WayKind(IntEnum):
     once. Only in reductions."""
 
 
-@shown(own_words)
+@displayed(own_repr)
 @dataclass(frozen=True, eq=False)
 class Steps(FrozenArrays):
     """Sends of one direction, grouped by communication step.
@@ -67,7 +67,7 @@ class Steps(FrozenArrays):
         Ways that sends take in one step without being stored, through switches and other nodes: the links of
         way i are way_links[way_offset[i]:way_offset[i + 1]], and `link` numbers ways. Without ways, links.
     way_kinds : array of int32, shape (W,), optional
-        What a switch does on each way, a `WayKind`; without, all are plain.
+        What a switch does on each way, a `PathKind`; without, all are plain.
     twins : array of int32, shape (K * S,), optional
         Each shard is at home at K ranks besides: those of shard v are twins[v], twins[S + v], ... It starts
         at all of them (BROADCAST), or its sum, of one and the same data, has to be at all of them (REDUCE).
@@ -124,23 +124,23 @@ class Steps(FrozenArrays):
             raise ScheduleError(f"steps: {self.twins.size} twins, expected as many for each shard")
         if self.fresh.size not in (0, total):
             raise ScheduleError(f"steps: fresh has {self.fresh.size} values, expected {total}")
-        if self.begins_anew and self.direction is not Direction.REDUCE:
+        if self.restarts and self.direction is not Direction.REDUCE:
             raise ScheduleError("steps: only sums begin anew; what is broadcast does not")
 
     def _check_ways(self) -> None:
         offset, total = self.way_offset, len(self.way_links)
-        if not self.has_ways:
+        if not self.has_paths:
             if total or self.way_kinds.size:
                 raise ScheduleError("steps: way_links or way_kinds without way_offset")
             return
         if offset[0] != 0 or offset[-1] != total or np.any(np.diff(offset) < 1):
             raise ScheduleError(f"steps: way_offset must rise from 0 to {total}, by a link at least")
         self._check_range("way_links", self.way_links, 0, 2**31)
-        self._check_range("link", self.link, 0, self.n_ways)
-        if self.way_kinds.size not in (0, self.n_ways):
-            raise ScheduleError(f"steps: {self.way_kinds.size} way_kinds, expected {self.n_ways}")
-        self._check_range("way_kinds", self.way_kinds, WayKind.PLAIN, len(WayKind))
-        if self.has_operations and np.any(np.diff(offset)[self.way_kinds != WayKind.PLAIN] != 2):
+        self._check_range("link", self.link, 0, self.n_paths)
+        if self.way_kinds.size not in (0, self.n_paths):
+            raise ScheduleError(f"steps: {self.way_kinds.size} way_kinds, expected {self.n_paths}")
+        self._check_range("way_kinds", self.way_kinds, PathKind.PLAIN, len(PathKind))
+        if self.has_operations and np.any(np.diff(offset)[self.way_kinds != PathKind.PLAIN] != 2):
             raise ScheduleError("steps: a way on which a switch copies or adds up has other than two links")
 
     def _check_range(self, key: str, values: NDArray[np.int32], low: int, high: int) -> None:
@@ -153,12 +153,12 @@ class Steps(FrozenArrays):
         return len(self.homes)
 
     @property
-    def has_ways(self) -> bool:
+    def has_paths(self) -> bool:
         """Whether `link` numbers ways of several links."""
         return bool(self.way_offset.size)
 
     @property
-    def n_ways(self) -> int:
+    def n_paths(self) -> int:
         """Number of ways W."""
         return max(0, len(self.way_offset) - 1)
 
@@ -168,25 +168,25 @@ class Steps(FrozenArrays):
         return bool(self.way_kinds.any())
 
     @property
-    def begins_anew(self) -> bool:
+    def restarts(self) -> bool:
         """Whether some sum begins anew."""
         return bool(self.fresh.any())
 
-    def way(self, number: int) -> Int32Array:
+    def path(self, number: int) -> Int32Array:
         """Links of a way, in order."""
         return self.way_links[int(self.way_offset[number]) : int(self.way_offset[number + 1])]
 
     @property
     def crossed(self) -> Int32Array:
         """Links of all ways, or of all sends where there are none; in no order, some more than once."""
-        return self.way_links if self.has_ways else self.link
+        return self.way_links if self.has_paths else self.link
 
     def links_of(self, send: int) -> Int32Array:
         """Links that a send takes, in order."""
-        return self.way(int(self.link[send])) if self.has_ways else self.link[send : send + 1]
+        return self.path(int(self.link[send])) if self.has_paths else self.link[send : send + 1]
 
     @property
-    def all_homes(self) -> tuple[Int32Array, ...]:
+    def all_owners(self) -> tuple[Int32Array, ...]:
         """Homes of the shards: `homes`, then the twins."""
         rest = self.twins.reshape(-1, self.n_shards) if self.twins.size else ()
         return (self.homes, *rest)
@@ -258,7 +258,7 @@ class StepSchedule:
             np.array_equal(one.homes, other.homes) and np.array_equal(one.twins, other.twins)
         ):
             raise ScheduleError(f"{kind}: the phases differ in ranks or in the homes of the shards")
-        if reducing is not None and reducing.begins_anew and (broadcasting is None):
+        if reducing is not None and reducing.restarts and (broadcasting is None):
             raise ScheduleError(f"{kind}: sums begin anew in allreduces of two phases only")
 
     @property
@@ -282,7 +282,7 @@ class StepSchedule:
         return sum(steps.n_sends for steps in self.phases)
 
     @property
-    def has_whole_shards(self) -> bool:
+    def has_full_shards(self) -> bool:
         """Whether every shard is the whole buffer (an allreduce without a broadcasting phase)."""
         return self.kind is CollectiveKind.ALLREDUCE and self.broadcast is None
 

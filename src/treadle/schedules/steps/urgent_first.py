@@ -48,7 +48,7 @@ def urgent_first(steps: Steps, topology: Topology, parts: int) -> Steps:
     if parts < 1:
         raise ScheduleError(f"parts of a step: expected at least 1, found {parts}")
     is_reduction = steps.direction is Direction.REDUCE
-    if parts == 1 or (is_reduction and (steps.twins.size or steps.begins_anew)):
+    if parts == 1 or (is_reduction and (steps.twins.size or steps.restarts)):
         return steps
     if is_reduction:
         return reverse(urgent_first(reverse(steps), topology.transpose(), parts))
@@ -63,7 +63,7 @@ def urgent_first(steps: Steps, topology: Topology, parts: int) -> Steps:
     return with_sends(steps, offsets_of(np.bincount(step, minlength=steps.n_steps * parts)), columns)
 
 
-def in_pieces(schedule: StepSchedule, topology: Topology, pieces: int, parts: int = 1) -> StepSchedule:
+def in_chunks(schedule: StepSchedule, topology: Topology, pieces: int, parts: int = 1) -> StepSchedule:
     """The schedule for each piece of every shard, a step behind the one before, with each step in parts."""
 
     def cut(steps: Steps) -> Steps:
@@ -95,7 +95,7 @@ def _waiting(steps: Steps, topology: Topology) -> Int64Array:
 
 def _ends(steps: Steps, topology: Topology) -> tuple[Int32Array, Int32Array]:
     """Where each link, or way, begins and ends."""
-    if not steps.has_ways:
+    if not steps.has_paths:
         return topology.tails, topology.heads
     first, last = steps.way_links[steps.way_offset[:-1]], steps.way_links[steps.way_offset[1:] - 1]
     return topology.tails[first], topology.heads[last]

@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 
 from treadle.arrays import Int64Array
-from treadle.schedules.switch_operations import group_crossings
+from treadle.schedules.in_network import group_crossings
 from treadle.schedules.trees.forest import ForestSchedule, Tree
 from treadle.topologies.topology import Topology
 
@@ -16,7 +16,7 @@ def link_loads(topology: Topology, schedule: ForestSchedule) -> Int64Array:
     """Units that cross each link, all forests together, shape (m,).
 
     A unit is 1/R of the data, R = `schedule.total_units`. What the groups of operations cross besides the
-    trees' paths counts too (`treadle.schedules.switch_operations`).
+    trees' paths counts too (`treadle.schedules.in_network`).
     """
     loads = np.zeros(topology.n_links, dtype=np.int64)
     for forest in schedule.forests:

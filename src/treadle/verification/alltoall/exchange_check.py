@@ -18,9 +18,9 @@ from treadle.arrays import BoolArray, Int64Array, distinct, mask_of, offsets_of,
 from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.schedules.collective import Collective
 from treadle.topologies.topology import Topology
-from treadle.verification.claims import Claims, Judge, check_kind, check_members
+from treadle.verification.claims import Claims, Verifier, check_kind, check_members
 from treadle.verification.loads import algbw_of
-from treadle.verification.steps.walks import link_text, seconds_and_loads, usable_ends
+from treadle.verification.steps.walks import format_link, seconds_and_loads, usable_ends
 from treadle.verification.violations import Findings, Report, ViolationKind
 
 _SAFE = 2.0**62  # float sums below this cannot have wrapped in int64
@@ -84,7 +84,7 @@ def verify_exchange(
         if not found.total:
             check_kind(collective, schedule, found)
 
-    judge = Judge(topology, collective, check=check, **claims)
+    judge = Verifier(topology, collective, check=check, **claims)
     if judge.is_sound:
         _check_pairs(collective, schedule, judge.found)
     if judge.is_sound:
@@ -236,7 +236,7 @@ class _ExchangeCheck:
     def _format_send(self, number: int) -> str:
         """Return the step, link and shard of a send."""
         sends = self._schedule.sends
-        link = link_text(self._topology, sends, number)
+        link = format_link(self._topology, sends, number)
         return f"step {self._step[number]}, {link}, {self._format_shard(int(sends.shard[number]))}"
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from treadle.arrays import Int32Array, Int64Array, ranges_of
 from treadle.schedules.factored import CirculantTrees
 from treadle.verification.factored.formulas import sides_of
-from treadle.verification.factored.hops import ChildPieces, Height, Slots
+from treadle.verification.factored.hops import ChildSubproblems, Height, Slots
 
 _MAX_PAIRS = 2**23  # maximum number of leaving runs times entering runs compared
 _MAX_LOOKS = 512  # maximum number of pairs of them whose children are searched
@@ -44,7 +44,7 @@ class _ExitRuns:
 class CirculantHeight:
     """The highest tree of circulant trees."""
 
-    def __init__(self, trees: CirculantTrees, inside: ChildPieces, slots: Slots) -> None:
+    def __init__(self, trees: CirculantTrees, inside: ChildSubproblems, slots: Slots) -> None:
         self._trees, self._inside, self._slots = trees, inside, slots
         self._n, self._g = trees.n_children, trees.block
         self._units = trees.native_units * (self._n - 1)

@@ -18,15 +18,15 @@ from typing import NamedTuple
 import numpy as np
 
 from treadle.arrays import Int32Array, Int64Array, mask_of, ranges_of
-from treadle.schedules.factored import Layer, Piece, TableTrees
+from treadle.schedules.factored import Layer, Subproblem, TableTrees
 from treadle.verification.factored.hops import (
-    ChildPieces,
+    ChildSubproblems,
     Height,
     Hops,
     TreeParts,
     coarse,
     cut_into_states,
-    exit_ports,
+    egress_ports,
     spread,
 )
 from treadle.verification.factored.outermost import formula_height
@@ -58,15 +58,15 @@ class _LayerHeight:
     def __init__(self, layer: Layer) -> None:
         self._layer = layer
         self._hops: list[Hops] = []
-        self._class = np.full(layer.n_pieces, -1, dtype=np.int64)
+        self._class = np.full(layer.n_subproblems, -1, dtype=np.int64)
         self._radix = int(layer.links.max(initial=0)) + 1
-        pieces = np.repeat(np.arange(layer.n_pieces), np.diff(layer.link_offset))
+        pieces = np.repeat(np.arange(layer.n_subproblems), np.diff(layer.link_offset))
         self._slot_key = pieces * self._radix + layer.links
 
     def run(self) -> Height:
         """Study subproblems from the inside out, equivalent ones once."""
         layer = self._layer
-        is_outer = mask_of(layer.n_pieces, np.append(layer.outer[1:], 0))
+        is_outer = mask_of(layer.n_subproblems, np.append(layer.outer[1:], 0))
         for kind in np.unique(layer.kind[~is_outer]).tolist():
             members = np.flatnonzero((layer.kind == kind) & ~is_outer)
             self._hops.append(self._study(int(members[0])))
@@ -86,7 +86,7 @@ class _LayerHeight:
         is_exact = states.is_cut and all(hops.is_exact for hops in self._pieces(0).hops)
         return Height(int(states.reach.max(initial=0)), is_exact)
 
-    def _pieces(self, number: int) -> ChildPieces:
+    def _pieces(self, number: int) -> ChildSubproblems:
         """Return the subproblems among the children of a subproblem."""
         layer = self._layer
         codes = layer.children[layer.child_offset[number] : layer.child_offset[number + 1]].astype(np.int64)
@@ -95,7 +95,7 @@ class _LayerHeight:
         kinds[codes < 0] = kind.ravel()
         links = layer.links[layer.link_offset[number] : layer.link_offset[number + 1]].astype(np.int64)
         hops = tuple(self._hops[index] for index in used.tolist())
-        return ChildPieces(np.where(codes < 0, ~codes, -1), kinds, hops, links)
+        return ChildSubproblems(np.where(codes < 0, ~codes, -1), kinds, hops, links)
 
     def slots(self, pieces: Int64Array, links: Int64Array) -> Int64Array:
         """Return the local numbers, in subproblems, of links of the fabric."""
@@ -128,7 +128,7 @@ class _LayerHeight:
         starts = inside.links[rows.path_links[rows.path_offset[rows.path]]]
         inner = inside.number[rows.child]
         slots = self.slots(np.maximum(inner, 0), starts)
-        exits, child, port = exit_ports(rows, inside.hops, inside.kind, slots)
+        exits, child, port = egress_ports(rows, inside.hops, inside.kind, slots)
         late = np.array([0, *(hops.latest for hops in inside.hops)])[inside.kind + 1]
         return Hops(
             piece,
@@ -217,7 +217,9 @@ class _LayerHeight:
             row, skip, depth.astype(np.int32), inner, (depth + below).max(axis=1, initial=0), is_cut
         )
 
-    def _ports_inside(self, inside: ChildPieces, rows: TreeParts, kind: int) -> tuple[Int64Array, Overlay]:
+    def _ports_inside(
+        self, inside: ChildSubproblems, rows: TreeParts, kind: int
+    ) -> tuple[Int64Array, Overlay]:
         """Return the edges that leave subproblems of a kind, as cells of the rows, and their ports."""
         edge = np.flatnonzero((rows.parent >= 0) & (inside.kind[rows.parent] == kind))
         row, child = np.divmod(edge, rows.parent.shape[1])
@@ -226,7 +228,7 @@ class _LayerHeight:
         return edge[met.query], met
 
     def _states_inside(
-        self, piece: Piece, inside: ChildPieces, rows: TreeParts, kind: int
+        self, piece: Subproblem, inside: ChildSubproblems, rows: TreeParts, kind: int
     ) -> tuple[Int64Array, Overlay]:
         """Return the cells of the rows whose trees continue in subproblems of a kind, and their states."""
         hops, n = inside.hops[kind], rows.parent.shape[1]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from treadle.arrays import Int32Array, Int64Array, distinct, offsets_of, ranges_of
-from treadle.schedules.factored import Crossings, Piece
+from treadle.schedules.factored import Crossings, Subproblem
 from treadle.verification.factored.runs import Overlay, RunTable, joined
 
 
@@ -71,7 +71,7 @@ class Hops:
         Whether hops are exact; otherwise they are upper bounds.
     """
 
-    piece: Piece
+    piece: Subproblem
     states: RunTable
     depth: Int32Array
     inner: Int32Array
@@ -129,7 +129,7 @@ class Height:
 
 
 @dataclass(frozen=True, eq=False)
-class ChildPieces:
+class ChildSubproblems:
     """The subproblems among the n children of a subproblem.
 
     Parameters
@@ -159,7 +159,7 @@ class ChildPieces:
         return max((int(hops.reach.max(initial=0)) for hops in self.hops), default=0)
 
 
-def coarse(piece: Piece, inside: ChildPieces) -> Hops:
+def coarse(piece: Subproblem, inside: ChildSubproblems) -> Hops:
     """Return upper bounds of the hops in a subproblem whose trees are not followed.
 
     One state stands for all its trees, and one port for all its egress rows: a path passes every child at
@@ -186,7 +186,7 @@ def coarse(piece: Piece, inside: ChildPieces) -> Hops:
     )
 
 
-def exit_ports(
+def egress_ports(
     rows: Crossings, kinds: tuple[Hops, ...], kind: Int64Array, slots: Int64Array
 ) -> tuple[RunTable, Int64Array, Int64Array]:
     """Return the ports of a subproblem by runs of its egress rows, and child and inner port of each.

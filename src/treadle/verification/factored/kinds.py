@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from treadle.arrays import Int32Array, Int64Array, distinct, ranges_of
-from treadle.schedules.factored import CirculantTrees, Crossings, FormulaTrees, Piece, TableTrees
+from treadle.schedules.factored import CirculantTrees, Crossings, FormulaTrees, Subproblem, TableTrees
 from treadle.verification.factored.formulas import formula_faults, sides_of
 from treadle.verification.factored.runs import Runs, joined
 from treadle.verification.spans import follow_parents
@@ -21,7 +21,7 @@ _SAFE = 2.0**62  # float sums below this cannot have wrapped in int64
 
 
 @dataclass(frozen=True)
-class Border:
+class Boundary:
     """Crossings of the boundary with the ends of their paths, arrays of shape (c,) unless stated."""
 
     outside: Runs  # at the boundary; `child` is the child behind it
@@ -50,13 +50,13 @@ class Kind:
     entrance_load: Int64Array
     entering: Runs
     leaving: Runs
-    entrances: Border
-    exits: Border
+    entrances: Boundary
+    exits: Boundary
     joints: Int64Array
     formula: CirculantTrees | FormulaTrees | None
 
 
-def study(piece: Piece, place: str, found: Findings) -> Kind | None:
+def study(piece: Subproblem, place: str, found: Findings) -> Kind | None:
     """Check a subproblem; None if it is wrong.
 
     Every tree spans the children from its root; the unit trees of a child are its native ones, followed by,
@@ -70,7 +70,7 @@ def study(piece: Piece, place: str, found: Findings) -> Kind | None:
 
 
 class _KindCheck:
-    def __init__(self, piece: Piece, found: Findings) -> None:
+    def __init__(self, piece: Subproblem, found: Findings) -> None:
         self._piece = piece
         self._found = found
         self._n_links = len(piece.capacity)
@@ -170,7 +170,7 @@ class _KindCheck:
         both = joined(leaving, entering)
         return self._sums(both.link, both.units, self._n_links), entering, leaving, trees.root_units
 
-    def _study_border(self, name: str, rows: Crossings, *, inwards: bool) -> tuple[Border, Int64Array]:
+    def _study_border(self, name: str, rows: Crossings, *, inwards: bool) -> tuple[Boundary, Int64Array]:
         """Return the crossings of one direction, and the load of their paths without the crossing link."""
         start, stop = rows.path_offset[rows.path], rows.path_offset[1:][rows.path]
         links = rows.path_links.astype(np.int64)
@@ -189,7 +189,7 @@ class _KindCheck:
         row, position = ranges_of(start + inwards, length)
         load = self._sums(links[position], rows.units[row], self._n_links)
         self._add_joints(rows.path_offset, links)
-        return Border(outside, inside, length, start + inwards, links), load
+        return Boundary(outside, inside, length, start + inwards, links), load
 
     def _take_ends(self, near: Runs, far: Runs, is_same: Int64Array, what: str) -> None:
         """Collect the capacity units at both ends of paths; a path of one link must use the same ones."""

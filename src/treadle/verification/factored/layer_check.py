@@ -21,7 +21,7 @@ from treadle.arrays import BoolArray, Int64Array, distinct, offsets_of, ranges_o
 from treadle.schedules.collective import Collective
 from treadle.schedules.factored import CirculantTrees, Layer
 from treadle.topologies.topology import Topology
-from treadle.verification.factored.formulas import passage_faults
+from treadle.verification.factored.formulas import transit_faults
 from treadle.verification.factored.kinds import Kind, study
 from treadle.verification.factored.runs import NO_RUNS, Runs, joined
 from treadle.verification.violations import Findings, ViolationKind
@@ -61,7 +61,7 @@ class LayerCheck:
         self._place = place
         self._found = found
         self._members = [np.flatnonzero(layer.kind == kind) for kind in range(len(layer.pieces))]
-        self._slot_piece = np.repeat(np.arange(layer.n_pieces), np.diff(layer.link_offset))
+        self._slot_piece = np.repeat(np.arange(layer.n_subproblems), np.diff(layer.link_offset))
         self._radix = int(layer.links.max(initial=0)) + 1
         self._slot_keys = self._slot_piece * self._radix + layer.links
         self._capacity = np.concatenate([layer.pieces[kind].capacity for kind in layer.kind.tolist()])
@@ -182,7 +182,7 @@ class LayerCheck:
             if isinstance(kind.formula, CirculantTrees):
                 faults = self._circulant_faults(kind.formula, out, into)
             else:
-                faults = passage_faults(kind.formula, out, into, fabric.passable)
+                faults = transit_faults(kind.formula, out, into, fabric.passable)
             self._add_all(ViolationKind.PATH, [f"subproblem {piece}: {fault}" for fault in faults])
 
     def _broken_joints(self, joints: Int64Array, tails: Int64Array, heads: Int64Array) -> Int64Array:

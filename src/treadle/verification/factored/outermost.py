@@ -17,14 +17,14 @@ from treadle.arrays import Int64Array, distinct, ranges_of, sums_of
 from treadle.schedules.factored import (
     CirculantTrees,
     FormulaTrees,
-    Piece,
-    PieceTrees,
     PlaneTrees,
     RelayTrees,
+    Subproblem,
+    SubproblemTrees,
 )
 from treadle.verification.factored.circulant import CirculantHeight
 from treadle.verification.factored.formulas import formula_depth, sides_of
-from treadle.verification.factored.hops import ChildPieces, Height, Hops, Slots, TreeParts
+from treadle.verification.factored.hops import ChildSubproblems, Height, Hops, Slots, TreeParts
 from treadle.verification.factored.runs import Overlay, RunTable, joined
 
 _SAMPLE_CELLS = 2**18  # maximum number of trees times children that are followed
@@ -42,7 +42,7 @@ class _Followed(Protocol):
 _Follow = Callable[[int, TreeParts], _Followed]
 
 
-def formula_height(piece: Piece, inside: ChildPieces, slots: Slots, follow: _Follow) -> Height:
+def formula_height(piece: Subproblem, inside: ChildSubproblems, slots: Slots, follow: _Follow) -> Height:
     """Return the height of the trees by formula of an outermost subproblem; `follow` makes states."""
     trees = piece.trees
     is_exact = all(hops.is_exact for hops in inside.hops)
@@ -78,12 +78,12 @@ def formula_height(piece: Piece, inside: ChildPieces, slots: Slots, follow: _Fol
     return Height(bound, is_exact and any(hops == bound for hops in highest))
 
 
-def _own_reach(inside: ChildPieces) -> int:
+def _own_reach(inside: ChildSubproblems) -> int:
     """Return the farthest reach of native trees within their own subproblem."""
     return max((int(hops.reach[hops.natives().row].max(initial=0)) for hops in inside.hops), default=0)
 
 
-def _entered_reach(inside: ChildPieces) -> int:
+def _entered_reach(inside: ChildSubproblems) -> int:
     """Return the farthest reach of entering trees."""
     return max(map(_reach, inside.hops), default=0)
 
@@ -102,7 +102,9 @@ def _delay(hops: Hops) -> int:
     return int(hops.supply(*pairs).max(initial=0))
 
 
-def _relay_bound(trees: RelayTrees, inside: ChildPieces, slots: Slots) -> tuple[int, list[tuple[int, int]]]:
+def _relay_bound(
+    trees: RelayTrees, inside: ChildSubproblems, slots: Slots
+) -> tuple[int, list[tuple[int, int]]]:
     """Return an upper bound of the height of relay trees, and roots and units of trees that may attain it.
 
     Relays are followed one by one, and so are blocks, except adjacent ones with equal trees.
@@ -149,7 +151,7 @@ def _relay_bound(trees: RelayTrees, inside: ChildPieces, slots: Slots) -> tuple[
     return max(_own_reach(inside), most + 1 + _entered_reach(inside)), latest
 
 
-def _plane_bound(trees: PlaneTrees, inside: ChildPieces) -> tuple[int, list[tuple[int, int]]]:
+def _plane_bound(trees: PlaneTrees, inside: ChildSubproblems) -> tuple[int, list[tuple[int, int]]]:
     """Return an upper bound of the height of plane trees, and roots and units of trees that may attain it."""
     by_kind = [(hops.latest, _delay(hops), _reach(hops)) for hops in inside.hops]
     late, delay, reach = np.array([*by_kind, (0, 0, 0)], dtype=np.int64)[inside.kind].T  # ranks: -1, the last
@@ -171,7 +173,7 @@ def _plane_bound(trees: PlaneTrees, inside: ChildPieces) -> tuple[int, list[tupl
 class _UnitColumns:
     """Egress and ingress units of the children of trees by formula, followed into their subproblems."""
 
-    def __init__(self, trees: FormulaTrees, inside: ChildPieces, slots: Slots) -> None:
+    def __init__(self, trees: FormulaTrees, inside: ChildSubproblems, slots: Slots) -> None:
         self._inside = inside
         self._sides = []
         for links, first, offset in sides_of(trees):
@@ -230,10 +232,10 @@ class _UnitColumns:
 
 
 def _parts(
-    piece: Piece, trees: FormulaTrees, inside: ChildPieces, chosen: list[tuple[int, int]]
+    piece: Subproblem, trees: FormulaTrees, inside: ChildSubproblems, chosen: list[tuple[int, int]]
 ) -> Iterator[TreeParts]:
     """Yield unit trees, given as pairs of root and number, some at a time."""
-    table: PieceTrees = piece.trees
+    table: SubproblemTrees = piece.trees
     step = max(1, _BATCH_CELLS // trees.n_children)
     for low in range(0, len(chosen), step):
         root, unit = np.array(chosen[low : low + step], dtype=np.int64).T

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from treadle.arrays import Int64Array, distinct, mask_of, sums_of
 from treadle.schedules.alltoall.routes import RouteSchedule
+from treadle.schedules.certificate import binds_forwarding_hosts
 from treadle.schedules.collective import Collective
-from treadle.schedules.witness import binds_forwarding_hosts
 from treadle.topologies.topology import Topology
-from treadle.verification.claims import Claims, Judge, check_members
+from treadle.verification.claims import Claims, Verifier, check_members
 from treadle.verification.loads import slowest
 from treadle.verification.violations import Findings, Report, ViolationKind
 
@@ -91,7 +91,7 @@ def verify_routes(
         "the certificate counts data that pass through hosts with an injection cap, but routes leave these "
         "to adapters"
     )
-    judge = Judge(topology, collective, check=check, unsupported=unsupported if binds else "", **claims)
+    judge = Verifier(topology, collective, check=check, unsupported=unsupported if binds else "", **claims)
     if not judge.is_sound:
         return judge.report()
     if schedule.n_ranks != collective.n_ranks:

@@ -14,7 +14,7 @@ import numpy as np
 from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.steps.steps import StepSchedule
 from treadle.topologies.topology import Topology
-from treadle.verification.claims import Claims, Judge, check_kind
+from treadle.verification.claims import Claims, Verifier, check_kind
 from treadle.verification.loads import algbw_of
 from treadle.verification.steps.step_flow import FlowCheck
 from treadle.verification.steps.step_operations import StepOperations
@@ -96,7 +96,7 @@ def verify_steps(
     >>> print(*verify_steps(pair, on_all_ranks(pair, CollectiveKind.ALLGATHER), schedule).violations)
     delivery: broadcast steps, shard 1: rank 0 (n0) never gets chunk 0
     """
-    judge = Judge(topology, collective, **claims)
+    judge = Verifier(topology, collective, **claims)
     if judge.is_sound:
         _check_shape(collective, schedule, judge.found)
     for steps in schedule.phases if judge.is_sound else ():
@@ -138,7 +138,7 @@ def _check_shape(collective: Collective, schedule: StepSchedule, found: Findings
     if collective.root is not None:
         wrong, expected = owned.copy(), f"all at root {collective.root}"
         wrong[collective.root] = 0
-    elif collective.kind is not CollectiveKind.ALLREDUCE or schedule.has_whole_shards:
+    elif collective.kind is not CollectiveKind.ALLREDUCE or schedule.has_full_shards:
         wrong, expected = owned != 1, "1"
     else:
         return
@@ -155,7 +155,7 @@ def step_rates(
     """Return size / time without latencies, bytes/s: of steps one after another, and of sliced messages."""
     time, parts = Fraction(0), []
     for steps in schedule.phases:
-        units = steps.n_chunks * (1 if schedule.has_whole_shards else steps.n_shards)
+        units = steps.n_chunks * (1 if schedule.has_full_shards else steps.n_shards)
         more = StepOperations(topology, collective, steps).more if steps.has_operations else None
         chunks = steps.high.astype(np.int64) - steps.low
         seconds, loads = seconds_and_loads(topology, steps, chunks, more)

@@ -23,7 +23,7 @@ from treadle.schedules.steps.steps import Steps
 from treadle.schedules.trees.forest import Direction
 from treadle.topologies.topology import Topology
 from treadle.verification.steps.step_operations import StepOperations
-from treadle.verification.steps.walks import link_text, usable_ends
+from treadle.verification.steps.walks import format_link, usable_ends
 from treadle.verification.violations import Findings, ViolationKind
 
 Masks = NDArray[Any]
@@ -160,7 +160,7 @@ class FlowCheck:
         self._steps = steps
         self._found = found
         self._ranks = np.array(collective.ranks, dtype=np.int64)
-        self._owners = [self._ranks[owners] for owners in steps.all_homes]
+        self._owners = [self._ranks[owners] for owners in steps.all_owners]
 
     def run(self) -> None:
         """Check the links; only if all of them are usable, follow the chunks.
@@ -189,7 +189,7 @@ class FlowCheck:
         """Return the step, link and shard of a send."""
         steps = self._steps
         step = int(np.searchsorted(steps.step_offset, number, side="right")) - 1
-        link = link_text(self._topology, steps, number)
+        link = format_link(self._topology, steps, number)
         return f"{steps.direction} step {step}, {link}, shard {steps.shard[number]}"
 
     def _batches(self, block: _ShardBlock, span: slice) -> Iterator[_Batch]:
@@ -255,7 +255,7 @@ class FlowCheck:
         for span in reversed(block.spans(self._steps)):
             passed = [batch.masks & state[batch.head] for batch in self._batches(block, span)]
             cleared = 0
-            for batch in self._batches(block, span) if self._steps.begins_anew else ():
+            for batch in self._batches(block, span) if self._steps.restarts else ():
                 fresh = self._steps.fresh[batch.numbers]
                 head, masks = batch.head[fresh], batch.masks[fresh]
                 cells = np.unique(head)

@@ -1,7 +1,7 @@
 """Switch operations in steps: whether switches support the operations of ways, and the extra load.
 
 Shares no code with the generators, nor with the costs that they compute
-(`treadle.schedules.switch_operations` states the rule).
+(`treadle.schedules.in_network` states the rule).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import numpy as np
 
 from treadle.arrays import Int64Array, mask_of, ranges_of, sums_of
 from treadle.schedules.collective import Collective
-from treadle.schedules.steps.steps import Steps, WayKind
+from treadle.schedules.steps.steps import PathKind, Steps
 from treadle.schedules.trees.forest import Direction
 from treadle.topologies.topology import Topology
 from treadle.verification.switch_groups import SwitchGroups
@@ -41,7 +41,7 @@ class StepOperations:
         )
         # The link to the caller, which all sends of an operation share, and the other end of the way. They
         # mean nothing for plain ways, which never read them.
-        copies = steps.way_kinds == WayKind.COPY
+        copies = steps.way_kinds == PathKind.COPY
         self._shared = np.where(copies, first, last)
         self._far = np.where(copies, self._head, self._tail).astype(np.int64)
 
@@ -50,13 +50,13 @@ class StepOperations:
         topology, steps, before = self._topology, self._steps, found.total
 
         def describe(way: int) -> str:
-            verb = "multicasts" if steps.way_kinds[way] == WayKind.COPY else "aggregates"
+            verb = "multicasts" if steps.way_kinds[way] == PathKind.COPY else "aggregates"
             return (
                 f"{steps.direction} way {way}: {topology.node_names[self._switch[way]]} is not a "
                 f"GPU-initiated switch that {verb}, with both ends in its group"
             )
 
-        for kind, capable in ((WayKind.COPY, topology.multicast), (WayKind.SUM, topology.aggregation)):
+        for kind, capable in ((PathKind.COPY, topology.multicast), (PathKind.SUM, topology.aggregation)):
             ways = np.flatnonzero(steps.way_kinds == kind)
             switch = self._switch[ways]
             fits = capable[switch] & ~topology.turns_round[switch] & ~topology.is_compute[switch]
@@ -67,7 +67,7 @@ class StepOperations:
         if steps.direction is Direction.BROADCAST:
             found.add_all(
                 ViolationKind.LINK,
-                np.flatnonzero(steps.way_kinds == WayKind.SUM),
+                np.flatnonzero(steps.way_kinds == PathKind.SUM),
                 lambda way: f"broadcast way {way} aggregates, expected only in reductions",
             )
         return found.total == before

@@ -26,7 +26,7 @@ def usable_ends(
     different compute nodes. `describe` formats a send.
     """
     tails, heads = topology.tails.astype(np.int64), topology.heads.astype(np.int64)
-    if steps.has_ways:
+    if steps.has_paths:
         links, offset = steps.way_links.astype(np.int64), steps.way_offset
         unknown = np.flatnonzero(links >= topology.n_links)
         found.add_all(
@@ -71,10 +71,10 @@ def usable_ends(
     return None if wrong.size else (tails, heads)
 
 
-def link_text(topology: Topology, steps: Steps, number: int) -> str:
+def format_link(topology: Topology, steps: Steps, number: int) -> str:
     """Return the link or way of a send, with its ends if the link exists."""
     link = int(steps.link[number])
-    if steps.has_ways:
+    if steps.has_paths:
         first, last = steps.way_links[steps.way_offset[link]], steps.way_links[steps.way_offset[link + 1] - 1]
         tail, head = topology.node_names[topology.tails[first]], topology.node_names[topology.heads[last]]
         return f"way {link} ({tail}->{head})"
@@ -99,7 +99,7 @@ def seconds_and_loads(
     for step in range(steps.n_steps):
         span = steps.span(step)
         link, amounts = steps.link[span].astype(np.int64), amount[span]
-        if steps.has_ways:
+        if steps.has_paths:
             begin = steps.way_offset[link]
             send, position = ranges_of(begin, steps.way_offset[link + 1] - begin)
             link, amounts = steps.way_links[position].astype(np.int64), amounts[send]

@@ -1,0 +1,202 @@
+"""Units that children of groups send each other by planes, by a formula that spreads them evenly."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from treadle.arrays import BoolArray, Int32Array, Int64Array, offsets_of, positions_of
+from treadle.schedules.factored.checks import UNIT_LIMIT
+
+
+@dataclass(frozen=True, eq=False)
+class EvenAllocation:
+    """n_s(x, y) of children x, y of groups a, b that have A and B of them, numbered in each from 0.
+
+    The smaller group, a if they are equal, is the *narrow* one, the other the *wide* one. Let o be the number
+    of the child that is in the narrow group, v that of the other, w the size of the wide group, and C_s what
+    the one has with all of that group by planes 0, ..., s. If a and b differ, n_0 + ... + n_s = floor((C_s +
+    p) / w), where p = v - floor(o w / narrow size) - turn mod w, the turn of narrow group number g being
+    floor(w (40503 g mod 65536) / 65536); so groups begin at different places. Else there are w - 1 others and
+    n_0 + ... + n_s = floor((C_s + p) / (w - 1)), where p = v - o - 1 mod w. As p takes each value once, these
+    sum to C_s over the wide group; over the narrow group they are nearly equal.
+
+    Parameters
+    ----------
+    group : array of int32, shape (n,)
+    units : array of int64, shape (groups, groups, planes)
+        C_s - C_(s - 1) of children of group a that send to those of group b.
+
+    Notes
+    -----
+    Source: docs/algorithms/decomposition.md, section 6. All arguments have one shape.
+    """
+
+    group: Int32Array
+    units: Int64Array
+
+    @cached_property
+    def _of(self) -> Int64Array:
+        return self.group.astype(np.int64)
+
+    @cached_property
+    def sizes(self) -> Int64Array:
+        """Children of each group."""
+        return np.bincount(self.group, minlength=len(self.units)).astype(np.int64)
+
+    @cached_property
+    def order(self) -> Int64Array:
+        """Children by group."""
+        return np.argsort(self.group, kind="stable")
+
+    @cached_property
+    def position(self) -> Int64Array:
+        """Place of each child in `order`."""
+        return positions_of(len(self.group), self.order)
+
+    @cached_property
+    def first(self) -> Int64Array:
+        """Position of the first child of each group, and the number of children."""
+        return offsets_of(self.sizes)
+
+    @cached_property
+    def index(self) -> Int64Array:
+        """Number of each child in its group."""
+        index: Int64Array = self.position - self.first[self.group]
+        return index
+
+    @cached_property
+    def _stop(self) -> Int64Array:
+        """C_s from s = -1 on, shape (groups, groups, planes + 1)."""
+        return offsets_of(self.units)
+
+    def allocation(self, root: Int64Array, child: Int64Array) -> Int64Array:
+        """n_s(x, y), an axis of planes before those of the arguments; 0 from a child to itself."""
+        a, b = self._of[root], self._of[child]
+        i, j = self.index[root], self.index[child]
+        narrow, wide, by_root = self._sides(a, b)
+        owner, across = np.where(by_root, i, j), np.where(by_root, j, i)
+        same = a == b
+        place = (across - owner * wide // narrow - self._turn(a, b) - same) % wide
+        stop = (np.moveaxis(self._stop[a, b], -1, 0) + place) // np.maximum(wide - same, 1)
+        shares: Int64Array = np.where(root == child, 0, np.diff(stop, axis=0))
+        return shares
+
+    def _sides(self, a: Int64Array, b: Int64Array) -> tuple[Int64Array, Int64Array, BoolArray]:
+        """Sizes of the narrow and the wide group, and whether senders are the narrow one."""
+        mine, theirs = self.sizes[a], self.sizes[b]
+        narrow: Int64Array = np.minimum(mine, theirs)
+        wide: Int64Array = np.maximum(mine, theirs)
+        by_root: BoolArray = mine <= theirs
+        return narrow, wide, by_root
+
+    def _turn(self, a: Int64Array, b: Int64Array) -> Int64Array:
+        """Where the first of a narrow group begins in the wide one; 0 within a group."""
+        _, wide, by_root = self._sides(a, b)
+        turn: Int64Array = np.where(by_root, a, b) * 40503 % 65536 * wide // 65536 * (a != b)
+        return turn
+
+    def received(
+        self,
+        count: Int64Array,
+        group: Int64Array,
+        child: Int64Array,
+        stop: Int64Array,
+        most: int = UNIT_LIMIT,
+    ) -> Int64Array:
+        """What a child has from the first `count` of a group by planes up to C_s = `stop`, `most` of each."""
+        own = self._of[child]
+        return self._sum(count, self.index[child], group, own, stop, self._sides(group, own)[2], most)
+
+    def sent(
+        self,
+        root: Int64Array,
+        group: Int64Array,
+        count: Int64Array,
+        stop: Int64Array,
+        most: Int64Array | int = UNIT_LIMIT,
+    ) -> Int64Array:
+        """What a child sends to the first `count` of a group by planes up to C_s = `stop`, `most` to each."""
+        own = self._of[root]
+        return self._sum(count, self.index[root], own, group, stop, ~self._sides(own, group)[2], most)
+
+    def _sum(
+        self,
+        count: Int64Array,
+        one: Int64Array,
+        a: Int64Array,
+        b: Int64Array,
+        stop: Int64Array,
+        many_narrow: BoolArray,
+        most: Int64Array | int,
+    ) -> Int64Array:
+        """Sum over the first `count` of one group, with child number `one` of the other."""
+        same = a == b
+        narrow, wide, _ = self._sides(a, b)
+        each, rest = np.divmod(stop, np.maximum(wide - same, 1))
+        # owners whose windows of `rest` places hold v, by where the windows start; else the owner's window
+        turn = self._turn(a, b)
+        low = np.where(many_narrow, one + 1 - turn, one * wide // narrow + turn - rest) % wide
+        high = low + rest
+        first, last, over = (np.minimum(part, wide) for part in (low, high, np.maximum(high - wide, 0)))
+        if np.any(many_narrow):
+            first, last, over = (
+                np.where(many_narrow, -(-part * narrow // wide), part) for part in (first, last, over)
+            )
+        more = np.minimum(last, count) - np.minimum(first, count) + np.minimum(over, count)
+        number = count - (same & (one < count))
+        total: Int64Array = np.minimum(each, most) * number + (each < most) * more
+        return total
+
+    @cached_property
+    def entered(self) -> Int64Array:
+        """What enters each child by each plane from groups before each one, shape (groups + 1, n, planes)."""
+        groups, n = len(self.units), len(self.group)
+        a, y = np.arange(groups)[:, None, None], np.arange(n)[None, :, None]
+        stop = self._stop[:, self.group]
+        total = np.zeros((groups + 1, n, self.units.shape[2]), dtype=np.int64)
+        for low in range(groups):  # group by group, in less memory
+            mine = a[low : low + 1]
+            upto = self.received(self.sizes[mine], mine, y, stop[low : low + 1])
+            total[low + 1] = total[low] + np.diff(upto[0], axis=1)
+        return total
+
+    @cached_property
+    def left(self) -> Int64Array:
+        """What leaves each child by each plane, shape (n, planes)."""
+        groups, n = len(self.units), len(self.group)
+        x = np.arange(n)[:, None]
+        total = np.zeros((n, self.units.shape[2]), dtype=np.int64)
+        for b in range(groups):
+            mine = np.full_like(x, b)
+            total += np.diff(self.sent(x, mine, self.sizes[mine], self._stop[self.group, b]), axis=1)
+        return total
+
+    def entered_before(self, root: Int64Array, child: Int64Array, plane: Int64Array) -> Int64Array:
+        """Units that enter y by a plane from children whose positions are before that of x."""
+        a, b = self._of[root], self._of[child]
+        upto, before = self._stop[a, b, plane + 1], self._stop[a, b, plane]
+        count = self.index[root]
+        found: Int64Array = self.entered[a, child, plane] + self.received(count, a, child, upto)
+        return found - self.received(count, a, child, before)
+
+    def sent_nearer(
+        self, root: Int64Array, child: Int64Array, plane: Int64Array, low: Int64Array, high: Int64Array
+    ) -> Int64Array:
+        """Of what x sends to each child from x on in `order`, in a circle, up to y, or to all if that is x:
+        those among units low, ..., high - 1 that go by a plane.
+        """
+        here, there = self.position[root], self.position[child]
+        total = np.zeros_like(here)
+        for b, (begin, size) in enumerate(zip(self.first.tolist(), self.sizes.tolist(), strict=False)):
+            upto, before = (np.clip(part - begin, 0, size) for part in (there, here))
+            group = np.full_like(here, b)
+            counts = ((1, upto), (-1, before), (there <= here, np.full_like(here, size)))
+            for sign, s in ((1, plane + 1), (-1, plane)):
+                stop = self._stop[self._of[root], b, s]
+                for times, count in counts:
+                    total += sign * times * self.sent(root, group, count, stop, high)
+                    total -= sign * times * self.sent(root, group, count, stop, low)
+        return total

@@ -1,0 +1,432 @@
+"""The trees of one piece of a factored forest: written out in a table, or by a formula."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+
+from treadle.arrays import (
+    BoolArray,
+    FrozenArrays,
+    Int32Array,
+    Int64Array,
+    check_offsets,
+    distinct,
+    offsets_of,
+    sums_of,
+)
+from treadle.errors import ScheduleError
+from treadle.schedules.factored.checks import (
+    COLUMN_AXES,
+    UNIT_LIMIT,
+    check_length,
+    check_range,
+    check_sum,
+)
+
+
+@dataclass(frozen=True, eq=False)
+class SubproblemRows:
+    """q unit trees of a piece, a row each; n children.
+
+    Parameters
+    ----------
+    parent : array of int32, shape (q, n)
+        Child that each child gets the data from; -1 at the root.
+    path : array of int64, shape (q, n)
+        Number of the path from the parent, as the piece's trees count them; -1 at the root.
+    first, last : arrays of int64, shape (q, n)
+        Which capacity unit of the path's first link, and of its last link, the tree uses; -1 at the root.
+    run : array of int64, shape (q,)
+        This unit tree and the run - 1 following ones of the same root have equal parents and paths, and
+        capacity units that rise by one from tree to tree.
+    """
+
+    parent: Int32Array
+    path: Int64Array
+    first: Int64Array
+    last: Int64Array
+    run: Int64Array
+
+
+class SubproblemTrees(Protocol):
+    """The trees of a piece, from a table or by a formula; all arrays in the piece's numbering."""
+
+    @property
+    def root_units(self) -> Int64Array:
+        """Unit trees rooted at each child, native ones first, shape (n,)."""
+
+    @property
+    def n_paths(self) -> int:
+        """Path numbers are smaller than this."""
+
+    @property
+    def link_bound(self) -> int:
+        """Local links are smaller than this."""
+
+    def rows(self, roots: Int64Array, units: Int64Array) -> SubproblemRows:
+        """Unit tree `units[i]` of child `roots[i]`, for each i; ScheduleError if there is none."""
+
+    def owners(self, links: Int32Array, offsets: Int64Array) -> tuple[Int32Array, Int64Array]:
+        """Root and unit of the tree that enters a child by a capacity unit of a link; -1 where none does.
+
+        `links` are local links whose head is a child.
+        """
+
+    def path_links(self, numbers: Int64Array) -> tuple[Int64Array, Int32Array]:
+        """Paths as offsets, shape (p + 1,), and the local links of all of them, in order."""
+
+
+def ragged(starts: Int64Array, lengths: Int64Array) -> Int64Array:
+    """starts[0], starts[0] + 1, ... for lengths[0] values, then the same for the next one."""
+    begins = np.cumsum(lengths) - lengths
+    numbers: Int64Array = np.arange(int(lengths.sum())) + np.repeat(starts - begins, lengths)
+    return numbers
+
+
+def check_roots(what: str, roots: Int64Array, units: Int64Array, root_units: Int64Array) -> None:
+    """ScheduleError unless every root is a child that has a unit tree of that number."""
+    check_range(what, "roots", roots, 0, len(root_units))
+    wrong = np.flatnonzero((units < 0) | (units >= root_units[roots]))
+    if wrong.size:
+        root, unit = roots[wrong[0]], units[wrong[0]]
+        raise ScheduleError(f"{what}: child {root} has {root_units[root]} unit trees, none of number {unit}")
+
+
+@dataclass(frozen=True, eq=False)
+class TableTrees(FrozenArrays):
+    """Trees of a piece written out: a row is a run of unit trees with equal parents and paths.
+
+    Parameters
+    ----------
+    root : array of int32, shape (s,)
+        Rising.
+    units : array of int64, shape (s,)
+        Unit trees in each row; the rows of a root count its units 0, 1, ... in order.
+    parent, path : arrays of int32, shape (s, n)
+        -1 at the root.
+    first, last : arrays of int64, shape (s, n)
+        Capacity unit of the row's first unit tree, see `SubproblemRows`.
+    path_offset, path_table : arrays of int64, int32
+        Local links of each path; none is empty.
+    """
+
+    root: Int32Array
+    units: Int64Array
+    parent: Int32Array
+    path: Int32Array
+    first: Int64Array
+    last: Int64Array
+    path_offset: Int64Array
+    path_table: Int32Array
+
+    def __post_init__(self) -> None:
+        what = "table of trees"
+        self._freeze(what, axes=dict.fromkeys(("parent", "path", "first", "last"), 2))
+        s, n = self.parent.shape
+        for key in ("root", "units", "path", "first", "last"):
+            check_length(what, key, getattr(self, key), s)
+        for key in ("path", "first", "last"):
+            if getattr(self, key).shape != (s, n):
+                raise ScheduleError(f"{what}: {key} has shape {getattr(self, key).shape}, expected {(s, n)}")
+        check_range(what, "root", self.root, 0, n)
+        if np.any(self.root[:-1] > self.root[1:]):
+            raise ScheduleError(f"{what}: roots must rise from row to row")
+        check_range(what, "units", self.units, 1, UNIT_LIMIT)
+        check_sum(what, "units", self.units)
+        n_paths = len(self.path_offset) - 1
+        check_offsets(what, "path_offset", self.path_offset, n_paths, len(self.path_table), least=1)
+        check_range(what, "path_table", self.path_table, 0, 2**31 - 1)
+        is_root = np.arange(n) == self.root[:, None]
+        bounds = (("parent", n), ("path", n_paths), ("first", UNIT_LIMIT), ("last", UNIT_LIMIT))
+        for key, high in bounds:
+            check_range(what, key, getattr(self, key), -1, high)
+            if not np.array_equal(getattr(self, key) < 0, is_root):
+                raise ScheduleError(f"{what}: {key} must be -1 at the root, and only there")
+
+    @cached_property
+    def root_units(self) -> Int64Array:
+        """Unit trees rooted at each child, shape (n,)."""
+        return sums_of(self.parent.shape[1], self.root, self.units)
+
+    @property
+    def n_paths(self) -> int:
+        """Number of paths."""
+        return len(self.path_offset) - 1
+
+    @cached_property
+    def link_bound(self) -> int:
+        """One more than the greatest local link."""
+        return int(self.path_table.max(initial=-1)) + 1
+
+    @cached_property
+    def _row_unit(self) -> Int64Array:
+        """Unit trees before each row, all roots together."""
+        return np.cumsum(self.units) - self.units
+
+    @cached_property
+    def _root_unit(self) -> Int64Array:
+        """Unit trees before those of each root."""
+        return np.cumsum(self.root_units) - self.root_units
+
+    def find(self, roots: Int64Array, units: Int64Array) -> tuple[Int64Array, Int64Array]:
+        """The row of each unit tree, and how many of its row come before it; ScheduleError without it."""
+        check_roots("table of trees", roots, units, self.root_units)
+        number = self._root_unit[roots] + units
+        row = np.searchsorted(self._row_unit, number, side="right") - 1
+        return row, number - self._row_unit[row]
+
+    def rows(self, roots: Int64Array, units: Int64Array) -> SubproblemRows:
+        """See `SubproblemTrees.rows`."""
+        row, skip = self.find(roots, units)
+        parent = self.parent[row]
+        step = np.where(parent >= 0, skip[:, None], 0)
+        return SubproblemRows(
+            parent=parent,
+            path=self.path[row].astype(np.int64),
+            first=self.first[row] + step,
+            last=self.last[row] + step,
+            run=self.units[row] - skip,
+        )
+
+    @cached_property
+    def _entries(self) -> UnitRuns:
+        """All tree edges by their last links, named by their rows."""
+        row, child = np.nonzero(self.parent >= 0)
+        link = self.path_table[self.path_offset[1:][self.path[row, child]] - 1]
+        return UnitRuns(link, self.last[row, child], row)
+
+    def owners(self, links: Int32Array, offsets: Int64Array) -> tuple[Int32Array, Int64Array]:
+        """See `SubproblemTrees.owners`."""
+        row, skip = self._entries.find(links, offsets)
+        is_owned = (row >= 0) & (skip < self.units[row])
+        root = np.where(is_owned, self.root[row], -1).astype(np.int32)
+        unit = self._row_unit[row] - self._root_unit[self.root[row]] + skip
+        return root, np.where(is_owned, unit, -1)
+
+    def path_links(self, numbers: Int64Array) -> tuple[Int64Array, Int32Array]:
+        """See `SubproblemTrees.path_links`."""
+        starts = self.path_offset[numbers]
+        lengths = self.path_offset[1:][numbers] - starts
+        offsets = offsets_of(lengths)
+        return offsets, self.path_table[ragged(starts, lengths)]
+
+
+class UnitRuns:
+    """Runs of capacity units of links, by their beginnings."""
+
+    def __init__(self, link: Int32Array | Int64Array, unit: Int64Array, name: Int64Array) -> None:
+        order = np.lexsort((unit, link))
+        self._name, self._link, self._unit = name[order], link[order].astype(np.int64), unit[order]
+        # (link, unit) does not fit one integer, so units are replaced by their ranks
+        self._levels = distinct(unit)
+        self._keys = self._keys_of(self._link, self._unit)
+
+    def _keys_of(self, link: Int64Array, unit: Int64Array) -> Int64Array:
+        rank = np.searchsorted(self._levels, unit, side="right")
+        keys: Int64Array = link * (len(self._levels) + 1) + rank
+        return keys
+
+    def find(self, links: Int32Array | Int64Array, units: Int64Array) -> tuple[Int64Array, Int64Array]:
+        """Name of the last run that begins at or before each unit, -1 if none, and the place from there."""
+        if not len(self._name):
+            return np.full(len(links), -1, dtype=np.int64), np.zeros(len(links), dtype=np.int64)
+        at = np.searchsorted(self._keys, self._keys_of(links.astype(np.int64), units), side="right") - 1
+        is_found = (at >= 0) & (self._link[at] == links)
+        return np.where(is_found, self._name[at], -1), np.where(is_found, units - self._unit[at], 0)
+
+
+class ColumnTrees(FrozenArrays):
+    """Trees whose paths have two links, one out of a child and one into another, held column by column.
+
+    Path number p n w + q is the p-th of `out_links`, row by row, followed by the q-th of `in_links`.
+    """
+
+    out_links: Int32Array
+    in_links: Int32Array
+    out_first: Int64Array
+    in_first: Int64Array
+    out_offset: Int64Array
+    in_offset: Int64Array
+
+    def _check_columns(self, what: str, n: int, total: int | None = None) -> None:
+        """ScheduleError unless each side has n rows of columns, which hold `total` units if that is given."""
+        for side in ("out", "in"):
+            links, first = getattr(self, f"{side}_links"), getattr(self, f"{side}_first")
+            w = links.shape[1]
+            if w < 1 or (n * w) ** 2 >= UNIT_LIMIT:
+                raise ScheduleError(f"{what}: {w} links for each of {n} children are none or too many")
+            for key, shape, high in (
+                ("links", (n, w), 2**31 - 1),
+                ("offset", (n, w), UNIT_LIMIT),
+                ("first", (n, w + 1), UNIT_LIMIT),
+            ):
+                array = getattr(self, f"{side}_{key}")
+                if array.shape != shape:
+                    raise ScheduleError(f"{what}: {side}_{key} has shape {array.shape}, expected {shape}")
+                check_range(what, f"{side}_{key}", array, 0, high)
+            ends_well = total is None or not np.any(first[:, -1] != total)
+            if first[:, 0].any() or np.any(first[:, :-1] > first[:, 1:]) or not ends_well:
+                goal = "" if total is None else f" to r (n - 1) = {total}"
+                raise ScheduleError(f"{what}: {side}_first must rise from 0{goal} in each row")
+
+    @property
+    def n_paths(self) -> int:
+        """Path numbers are smaller than this."""
+        return self.out_links.size * self.in_links.size
+
+    @cached_property
+    def link_bound(self) -> int:
+        """One more than the greatest local link."""
+        return int(max(self.out_links.max(), self.in_links.max())) + 1
+
+    def path_links(self, numbers: Int64Array) -> tuple[Int64Array, Int32Array]:
+        """See `SubproblemTrees.path_links`."""
+        source, sink = np.divmod(numbers, self.in_links.size)
+        links = np.stack([self.out_links.ravel()[source], self.in_links.ravel()[sink]], axis=1)
+        return 2 * np.arange(len(numbers) + 1), links.ravel()
+
+    @cached_property
+    def _held(self) -> UnitRuns:
+        """Columns that hold entry units, named by their places in `in_links`, row by row."""
+        held = np.flatnonzero(np.diff(self.in_first, axis=1).ravel())
+        return UnitRuns(self.in_links.ravel()[held], self.in_offset.ravel()[held], held)
+
+    def _entry_units(
+        self, links: Int32Array, offsets: Int64Array
+    ) -> tuple[Int64Array, Int64Array, BoolArray]:
+        """Child and entry unit that capacity units are, and whether they are any."""
+        place, skip = self._held.find(links, offsets)
+        child, column = np.divmod(np.maximum(place, 0), self.in_links.shape[1])
+        unit = self.in_first[child, column] + skip
+        return child, unit, (place >= 0) & (unit < self.in_first[child, column + 1])
+
+    def _rows(
+        self, parent: Int64Array, exits: Int64Array, entries: Int64Array, run: Int64Array
+    ) -> SubproblemRows:
+        """Rows with these suppliers (-1 at the root), exit and entry units; `run` at most."""
+        is_root = parent < 0
+        child = np.arange(len(self.out_links))
+        supplier = np.maximum(parent, 0)
+        source, first, room_out = holders(self.out_first, self.out_offset, supplier, exits)
+        sink, last, room_in = holders(self.in_first, self.in_offset, child, entries)
+        path = (supplier * self.out_links.shape[1] + source) * self.in_links.size
+        path += child * self.in_links.shape[1] + sink
+        room = np.where(is_root, UNIT_LIMIT, np.minimum(room_out, room_in))
+        return SubproblemRows(
+            parent=parent.astype(np.int32),
+            path=np.where(is_root, -1, path),
+            first=np.where(is_root, -1, first),
+            last=np.where(is_root, -1, last),
+            run=np.minimum(room.min(axis=1), run),
+        )
+
+    def edges_into(
+        self, roots: Int64Array, units: Int64Array, child: int | Int64Array
+    ) -> tuple[Int64Array, Int64Array, Int64Array, Int64Array]:
+        """Parent, path, first and last (as of `SubproblemRows`) of a child in unit trees that others root."""
+        parent, exits, entries = self._units_into(roots, units, child)
+        source, first, _ = holders(self.out_first, self.out_offset, parent, exits)
+        sink, last, _ = holders(self.in_first, self.in_offset, np.full_like(parent, child), entries)
+        path = (parent * self.out_links.shape[1] + source) * self.in_links.size
+        return parent, path + child * self.in_links.shape[1] + sink, first, last
+
+    def _units_into(
+        self, roots: Int64Array, units: Int64Array, child: Any
+    ) -> tuple[Int64Array, Int64Array, Int64Array]:
+        """Parent, its exit unit and the child's entry unit."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, eq=False)
+class CirculantTrees(ColumnTrees):
+    """Every child sends every unit tree straight to all others; n equal children.
+
+    Exit unit i of child x leads to child x + d(i) (mod n), where it is entry unit i. With r native trees a
+    child, in blocks of g: unit tree j, j = b g + a with a < g, takes exit units
+    ``b g (n - 1) + (d - 1) g + a`` for d = 1 .. n - 1.
+
+    Parameters
+    ----------
+    n_children : int
+        n.
+    native_units : int
+        r, of each child.
+    block : int
+        g, a divisor of r.
+    out_links, in_links : arrays of int32, shape (n, w)
+        Links that leave and enter each child, in the order in which they hold its exit and entry units; a
+        link may come several times, with different capacity units.
+    out_first, in_first : arrays of int64, shape (n, w + 1)
+        First exit (entry) unit that each column holds; the last one is r (n - 1). Columns may be empty.
+    out_offset, in_offset : arrays of int64, shape (n, w)
+        Capacity unit of the link that holds the column's first exit (entry) unit; the others follow in order.
+
+    Notes
+    -----
+    Path number p n w + q is the p-th of `out_links`, row by row, followed by the q-th of `in_links`.
+    """
+
+    n_children: int
+    native_units: int
+    block: int
+    out_links: Int32Array
+    in_links: Int32Array
+    out_first: Int64Array
+    in_first: Int64Array
+    out_offset: Int64Array
+    in_offset: Int64Array
+
+    def __post_init__(self) -> None:
+        what = "circulant trees"
+        for key in ("n_children", "native_units", "block"):
+            if type(getattr(self, key)) is not int:
+                raise ScheduleError(f"{what}: {key} must be an integer")
+        self._freeze(what, axes=COLUMN_AXES)
+        n, r, g = self.n_children, self.native_units, self.block
+        if n < 2 or r < 1 or g < 1 or r % g or r * n >= UNIT_LIMIT:
+            raise ScheduleError(f"{what}: {n} children of {r} unit trees in blocks of {g} make no such trees")
+        self._check_columns(what, n, r * (n - 1))
+
+    @cached_property
+    def root_units(self) -> Int64Array:
+        """Unit trees rooted at each child, shape (n,)."""
+        return np.full(self.n_children, self.native_units, dtype=np.int64)
+
+    def rows(self, roots: Int64Array, units: Int64Array) -> SubproblemRows:
+        """See `SubproblemTrees.rows`."""
+        check_roots("circulant trees", roots, units, self.root_units)
+        child = np.arange(self.n_children)
+        parent = np.where(child == roots[:, None], -1, roots[:, None])
+        _, unit, _ = self._units_into(roots[:, None], units[:, None], child)
+        unit = np.where(parent < 0, 0, unit)
+        return self._rows(parent, unit, unit, self.block - units % self.block)
+
+    def _units_into(
+        self, roots: Int64Array, units: Int64Array, child: Any
+    ) -> tuple[Int64Array, Int64Array, Int64Array]:
+        n, g = self.n_children, self.block
+        unit = units // g * g * (n - 1) + ((child - roots) % n - 1) * g + units % g
+        return roots, unit, unit
+
+    def owners(self, links: Int32Array, offsets: Int64Array) -> tuple[Int32Array, Int64Array]:
+        """See `SubproblemTrees.owners`."""
+        n, g = self.n_children, self.block
+        child, unit, is_owned = self._entry_units(links, offsets)
+        block, rest = np.divmod(unit, g * (n - 1))
+        distance, within = np.divmod(rest, g)
+        root = np.where(is_owned, (child - distance - 1) % n, -1).astype(np.int32)
+        return root, np.where(is_owned, block * g + within, -1)
+
+
+def holders(
+    first: Int64Array, offset: Int64Array, row: Int64Array, unit: Int64Array
+) -> tuple[Int64Array, Int64Array, Int64Array]:
+    """Column of the row that holds each unit, its capacity unit there, units of the column from there on."""
+    column = np.zeros(unit.shape, dtype=np.int64)
+    for later in range(1, first.shape[1] - 1):
+        column += unit >= first[row, later]
+    return column, unit - first[row, column] + offset[row, column], first[row, column + 1] - unit
