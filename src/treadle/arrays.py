@@ -141,6 +141,17 @@ def offsets_of(counts: ArrayLike) -> Int64Array:
     return offsets
 
 
+def ranges_of(starts: Int64Array, counts: Int64Array) -> tuple[Int64Array, Int64Array]:
+    """Return the integers of several ranges one after another, and the range of each.
+
+    Examples
+    --------
+    Starts (5, 9) and counts (2, 1) give the ranges (0, 0, 1) and the integers (5, 6, 9).
+    """
+    owners = np.repeat(np.arange(len(counts)), counts)
+    return owners, np.arange(len(owners)) + (starts - offsets_of(counts)[:-1])[owners]
+
+
 def check_offsets(what: str, key: str, offsets: Int64Array, rows: int, total: int, *, least: int = 0) -> None:
     """ScheduleError unless offsets rise from 0 to `total` in rows + 1 values, by `least` or more each."""
     if (

@@ -106,7 +106,7 @@ def test_what_does_not_fit_is_refused() -> None:
     found = lower_groups(topology, collective, schedule)
     with pytest.raises(ScheduleError, match=f"a schedule of {len(schedule.groups)} groups at once"):
         lower(topology, collective, schedule)
-    with pytest.raises(ScheduleError, match="the schedule is of"):
+    with pytest.raises(ScheduleError, match="the schedule has"):
         lower_groups(topology, replace(collective, groups=None), schedule)
     with pytest.raises(ScheduleError, match="expected one for each"):
         ProgramGroups(found.programs[:-1], found.groups)
@@ -133,7 +133,7 @@ def test_groups_whose_chunks_have_no_small_common_multiple(monkeypatch: pytest.M
         _merged(found.programs, found.groups)
     assert str(refused.value) == (
         f"the groups' programs have {kinds} different numbers of chunks, whose common multiple is too large "
-        "to simulate them at once"
+        "to simulate them concurrently"
     )
 
 

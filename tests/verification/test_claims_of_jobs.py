@@ -75,11 +75,11 @@ def test_each_false_claim_is_told_with_its_job() -> None:
         ),
         (
             treadle.solve(ring(6, 6, 8), "allgather").plan,
-            "membership: job b: its plan has a link n2->n0, which the fabric has not so",
+            "membership: job b: its plan has a link n2->n0 that the fabric does not have at this bandwidth",
         ),
         (
             treadle.solve(ring(6, 6, 9, 1), "allgather").plan,
-            "membership: job b: its plan has a link n0->n1, which the fabric has not so",
+            "membership: job b: its plan has a link n0->n1 that the fabric does not have at this bandwidth",
         ),
         (
             treadle.solve(ring(6, 6, 9, name="m"), "allgather").plan,

@@ -153,14 +153,14 @@ def test_members_are_the_compute_nodes() -> None:
     assert found.total == 0
     check_members(FABRIC, posed(ranks=(3, 0, 9, -1), forwarders=(1,)), found)
     assert texts(found) == [
-        "membership: rank or forwarder -1 is no compute node of the fabric",
-        "membership: rank or forwarder 'sw' is no compute node of the fabric",
-        "membership: rank or forwarder 9 is no compute node of the fabric",
+        "membership: rank or forwarder -1 is not a compute node of the fabric",
+        "membership: rank or forwarder 'sw' is not a compute node of the fabric",
+        "membership: rank or forwarder 9 is not a compute node of the fabric",
         "membership: compute node 'c' is neither a rank nor a forwarder",
     ]
     outside = Findings(9)
     check_compute_nodes(FABRIC, posed(ranks=(4, 0, 1)), outside)  # one beyond the last node
-    assert texts(outside)[0] == "membership: rank or forwarder 4 is no compute node of the fabric"
+    assert texts(outside)[0] == "membership: rank or forwarder 4 is not a compute node of the fabric"
     grouped = Findings(9)
     check_members(FABRIC, posed(ranks=(0, 1, 2, 3), groups=((0, 1), (2, 3))), grouped)
     assert texts(grouped) == ["shape: the schedule is for one group, found 2"]
@@ -192,12 +192,12 @@ class Proof:
     ("claimed", "proof", "bound", "wrong"),
     [
         (None, None, None, []),
-        (5, None, None, ["bound: optimal algbw 5 bytes/s is claimed without a witness"]),
-        (None, Proof("too few"), None, ["bound: the witness proves no bound: too few"]),
+        (5, None, None, ["bound: optimal algbw 5 bytes/s is claimed without a certificate"]),
+        (None, Proof("too few"), None, ["bound: the certificate proves no bound: too few"]),
         (None, Proof(), 5, []),
         (5, Proof(), 5, []),
-        (6, Proof(), 5, ["bound: the witness proves 5 bytes/s, not the claimed optimum 6"]),
-        (4, Proof(), 5, ["bound: the witness proves 5 bytes/s, not the claimed optimum 4"]),
+        (6, Proof(), 5, ["bound: the certificate proves 5 bytes/s, not the claimed optimum 6"]),
+        (4, Proof(), 5, ["bound: the certificate proves 5 bytes/s, not the claimed optimum 4"]),
     ],
 )
 def test_the_claimed_optimum_is_what_is_proved(
@@ -214,7 +214,7 @@ def test_the_claimed_optimum_is_what_is_proved(
     [
         (None, None, []),
         (3, 3, []),
-        (None, 2, ["bound: algbw 3 bytes/s exceeds the bound 2, so the witness is false"]),
+        (None, 2, ["bound: algbw 3 bytes/s exceeds the bound 2, so the certificate is false"]),
         (2, 4, ["claim: algbw is 3 bytes/s by the loads, not 2 as claimed"]),
         (4, None, ["claim: algbw is 3 bytes/s by the loads, not 4 as claimed"]),
     ],

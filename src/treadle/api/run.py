@@ -14,7 +14,7 @@ from treadle.errors import MemoryLimitError, ScheduleError
 from treadle.formats.request import NOTHING_ASKED, Given
 from treadle.inputs.fabrics_and_plans import PlanLike, SizesLike, as_plan, as_size, as_sizes
 from treadle.inputs.verification import require_verified
-from treadle.program.plan_programs import programs_of
+from treadle.program.any_schedule import programs_of
 from treadle.program.program import Program
 from treadle.runtime.data import ElementType as ElementType
 from treadle.runtime.data import Reduction as Reduction

@@ -151,8 +151,8 @@ if TYPE_CHECKING:
     from treadle.parallelism.searching.parallel_result import FabricSearch as FabricSearch
     from treadle.parallelism.searching.parallel_result import ParallelizeResult as ParallelizeResult
     from treadle.parallelism.searching.parallel_result import PricedPlan as PricedPlan
-    from treadle.program.plan_programs import program_of as program_of
-    from treadle.program.plan_programs import programs_of as programs_of
+    from treadle.program.any_schedule import program_of as program_of
+    from treadle.program.any_schedule import programs_of as programs_of
     from treadle.schedulers.alltoall import uniform_bandwidth as uniform_bandwidth
     from treadle.schedulers.alone_rates import AloneRate as AloneRate
     from treadle.schedulers.bound_results import BoundResult as BoundResult

@@ -1,1 +1,1 @@
-"""Programs and the text formats made from them."""
+"""Runtime-neutral programs: lowering of schedules to them, passes over them, and their file format."""

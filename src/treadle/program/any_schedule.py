@@ -1,4 +1,4 @@
-"""Any schedule to a program, and those of groups to one for each."""
+"""Programs of schedules of any form, of groups of ranks, and of plans."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.alltoall.timed_routes import TimedRoutes
 from treadle.schedules.collective import Collective, collective_of_group
+from treadle.schedules.plan import Plan
 from treadle.schedules.schedule import Schedule, written_out
 from treadle.schedules.trees.forest import ForestSchedule
 from treadle.schedules.trees.group_schedule import GroupSchedule
@@ -31,7 +32,7 @@ def lower(
     in_place: bool = False,
     merge: bool = True,
 ) -> Program:
-    """Turn a schedule into a program, by its type.
+    """Lower a schedule to a program, by its type.
 
     Parameters
     ----------
@@ -45,14 +46,14 @@ def lower(
     in_place : bool
         INPUT and OUTPUT are one memory.
     merge : bool
-        Send adjacent chunks as one message where nothing tells them apart.
+        Send adjacent chunks as one message if they have the same ends, path and order.
 
     Raises
     ------
     ScheduleError
         If the schedule does not fit the collective.
     InfeasibleError
-        If programs cannot express it, or a factored schedule is of too many ranks.
+        If programs cannot express it, or a factored schedule has too many ranks.
     """
     schedule = written_out(schedule)
     make: Callable[..., Program] = lower_steps
@@ -74,7 +75,7 @@ def lower_groups(
     in_place: bool = False,
     merge: bool = True,
 ) -> ProgramGroups:
-    """A program for each group of ranks; of a schedule of one group, that one alone.
+    """Lower a schedule to a program for each group of ranks; a schedule without groups has one.
 
     Parameters and errors are those of `lower`.
     """
@@ -83,10 +84,49 @@ def lower_groups(
         return as_groups(lower(topology, collective, schedule, **options))
     if collective.groups is None or len(collective.groups) != len(schedule.groups):
         raise ScheduleError(
-            f"the schedule is of {len(schedule.groups)} groups, the collective of {collective.n_groups or 1}"
+            f"the schedule has {len(schedule.groups)} groups, the collective {collective.n_groups or 1}"
         )
     programs = tuple(
-        lower_trees(topology, collective_of_group(topology, collective, number), one, **options)
-        for number, one in enumerate(schedule.groups)
+        lower_trees(topology, collective_of_group(topology, collective, number), group, **options)
+        for number, group in enumerate(schedule.groups)
     )
     return ProgramGroups(programs, collective.groups)
+
+
+def program_of(plan: Plan, size_bytes: int, *, in_place: bool = False, channels: int = 1) -> Program:
+    """Return the runtime-neutral program of the plan's schedule for a size.
+
+    Raises
+    ------
+    ScheduleError
+        If no schedule supports the size, or the plan has several groups: see `programs_of`.
+
+    Examples
+    --------
+    >>> import treadle
+    >>> plan = treadle.solve("ring:4", "allgather").plan
+    >>> treadle.planning.program_of(plan, 2**20)
+    <Program allgather: 4 ranks, 8 chunks, 36 operations>
+    """
+    schedule = plan.schedule_for(size_bytes)
+    return lower(plan.topology, plan.collective, schedule, in_place=in_place, channels=channels)
+
+
+def programs_of(plan: Plan, size_bytes: int, *, in_place: bool = False, channels: int = 1) -> ProgramGroups:
+    """Return the programs of all groups of a plan for a size; a plan without groups has one.
+
+    Raises
+    ------
+    ScheduleError
+        If no schedule supports the size.
+
+    Examples
+    --------
+    >>> import treadle
+    >>> plan = treadle.solve("dgx_h100:1", "allgather", mesh="2,4", axes="1").plan
+    >>> found = treadle.planning.programs_of(plan, 2**20)
+    >>> found.groups, found.programs[0]
+    (((0, 1, 2, 3), (4, 5, 6, 7)), <Program allgather: 4 ranks, 4 chunks, 28 operations>)
+    """
+    schedule = plan.schedule_for(size_bytes)
+    return lower_groups(plan.topology, plan.collective, schedule, in_place=in_place, channels=channels)

@@ -1,4 +1,4 @@
-"""Programs of several groups of ranks that run at once."""
+"""Programs of concurrent groups of ranks."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ _MOST_ADDRESSES = 2**62
 
 @dataclass(frozen=True, eq=False)
 class GroupLists(OperationLists):
-    """What the ranks of all groups do at once, for what follows messages and looks into no buffer.
+    """The operations of all concurrent groups together, for users that follow messages and read no buffer.
 
-    Every group has buffers of its own, each cut into P = `n_chunks` equal chunks; chunk c of group g has the
+    Every group has its own buffers, each cut into P = `n_chunks` equal chunks; chunk c of group g has the
     number g * P + c here.
 
     Parameters
     ----------
-    kind, nodes, n_chunks, and all about operations
+    kind, nodes, n_chunks, and the fields of operations
         As in `OperationLists`; ranks are those of all groups together.
     groups : tuple of tuples of int
-        Ranks of each group, in the group's order.
+        Ranks of each group, in the order of the group.
     """
 
     groups: tuple[tuple[int, ...], ...]
@@ -45,27 +45,27 @@ class GroupLists(OperationLists):
     @cached_property
     def group_of(self) -> Int64Array:
         """Group of each rank, shape (N,)."""
+        groups = np.array(self.groups)
         found = np.zeros(self.n_ranks, dtype=np.int64)
-        for number, group in enumerate(self.groups):
-            found[list(group)] = number
+        found[groups] = np.arange(len(groups))[:, None]
         return found
 
 
 @dataclass(frozen=True)
 class ProgramGroups:
-    """A program for each group, all run at once.
+    """A program for each group, run concurrently.
 
     Parameters
     ----------
     programs : tuple of Program
-        Of one kind, all of as many ranks.
+        All have the same kind and number of ranks.
     groups : tuple of tuples of int
-        Which of all ranks, from 0, the ranks of each program are.
+        Number among all ranks, from 0, of each rank of each program.
 
     Raises
     ------
     ScheduleError
-        If these do not fit each other.
+        If programs and groups do not fit each other.
     """
 
     programs: tuple[Program, ...]
@@ -80,7 +80,7 @@ class ProgramGroups:
         first = self.programs[0]
         for program, group in zip(self.programs, self.groups, strict=True):
             if program.kind is not first.kind or program.in_place is not first.in_place:
-                raise ScheduleError("programs of groups: expected one kind, all in place or none")
+                raise ScheduleError("programs of groups: expected one kind, and all in place or none")
             if not program.n_ranks == len(group) == first.n_ranks:
                 raise ScheduleError(
                     f"programs of groups: a program of {program.n_ranks} ranks for a group of {len(group)}; "
@@ -93,16 +93,16 @@ class ProgramGroups:
 
     @property
     def kind(self) -> CollectiveKind:
-        """What every group does."""
+        """Kind of the collective that every group performs."""
         return self.programs[0].kind
 
     @property
     def n_ranks(self) -> int:
-        """Ranks of all groups together."""
+        """Number of ranks of all groups."""
         return len(self.groups) * len(self.groups[0])
 
     def position_of(self, rank: int) -> tuple[int, int]:
-        """Group of a rank, and its place in the group."""
+        """Return the group of a rank, and its index in the group."""
         for number, group in enumerate(self.groups):
             if rank in group:
                 return number, group.index(rank)
@@ -110,18 +110,18 @@ class ProgramGroups:
 
     @property
     def lists(self) -> OperationLists:
-        """All programs as one, for the simulator; the program itself where there is one only.
+        """All programs as one, for the simulator; the program itself if there is only one.
 
         Raises
         ------
         ScheduleError
-            If their numbers of chunks have no common multiple of a size that numbers can have.
+            If the common multiple of their numbers of chunks is too large.
         """
         return self.programs[0] if len(self.programs) == 1 else _merged(self.programs, self.groups)
 
 
 def as_groups(program: Program | ProgramGroups) -> ProgramGroups:
-    """A program as that of the only group."""
+    """Return a program as the program of a single group."""
     if isinstance(program, ProgramGroups):
         return program
     return ProgramGroups((program,), (tuple(range(program.n_ranks)),))
@@ -132,7 +132,7 @@ def _merged(programs: Sequence[Program], groups: tuple[tuple[int, ...], ...]) ->
     if len(programs) * n_chunks > _MOST_ADDRESSES:
         raise ScheduleError(
             f"the groups' programs have {len({program.n_chunks for program in programs})} different numbers "
-            f"of chunks, whose common multiple is too large to simulate them at once"
+            f"of chunks, whose common multiple is too large to simulate them concurrently"
         )
     rank = np.concatenate(
         [np.array(group)[program.operation_rank] for program, group in zip(programs, groups, strict=True)]
@@ -142,8 +142,9 @@ def _merged(programs: Sequence[Program], groups: tuple[tuple[int, ...], ...]) ->
     starts = offsets_of([program.n_operations for program in programs])
     n_paths = offsets_of([program.n_paths for program in programs])
     columns: dict[str, list[Int64Array | Int32Array]] = {key: [] for key in (*COLUMNS, "operation_kind")}
-    waits, wait_counts = [], []
+    nodes = np.empty(len(groups) * len(groups[0]), dtype=np.int32)
     for place, (program, group) in enumerate(zip(programs, groups, strict=True)):
+        nodes[list(group)] = program.nodes
         scale = n_chunks // program.n_chunks
         changed = {
             "peer": np.append(np.array(group), -1)[program.peer],
@@ -153,14 +154,10 @@ def _merged(programs: Sequence[Program], groups: tuple[tuple[int, ...], ...]) ->
         }
         for key, column in columns.items():
             column.append(changed[key] if key in changed else getattr(program, key))
-        waits.append(number[program.waits + starts[place]])
-        wait_counts.append(np.diff(program.wait_offset))
-    counts = np.concatenate(wait_counts)
+    waits = [number[program.waits + start] for program, start in zip(programs, starts.tolist(), strict=False)]
+    counts = np.concatenate([np.diff(program.wait_offset) for program in programs])
     waiting = np.repeat(number, counts)
     joined: dict[str, Any] = {key: np.concatenate(parts)[order] for key, parts in columns.items()}
-    nodes = np.empty(len(groups) * len(groups[0]), dtype=np.int32)
-    for program, group in zip(programs, groups, strict=True):
-        nodes[list(group)] = program.nodes
     return GroupLists(
         kind=programs[0].kind,
         nodes=nodes,

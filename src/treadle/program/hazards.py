@@ -16,7 +16,7 @@ ROW_FIELDS = ("operation_kind", "first", "count", "peer", "source", "target", "c
 
 
 def find_waits(rows: Sequence[Row], *, in_place: bool, reduces: bool) -> list[list[int]]:
-    """For each operation of a rank, the earlier ones it must wait for, in order.
+    """Return, for each operation of a rank, the earlier ones that it must wait for, in order.
 
     Parameters
     ----------
@@ -25,13 +25,13 @@ def find_waits(rows: Sequence[Row], *, in_place: bool, reduces: bool) -> list[li
     in_place : bool
         INPUT and OUTPUT are one memory.
     reduces : bool
-        Without sums nothing that was read is ever written, so readers need not be known.
+        Without sums, data that were read are never overwritten, so readers need not be recorded.
 
     Notes
     -----
     Per chunk and memory: a reader waits for the last writer; a writer waits for the readers since the
-    last writer, or for that writer if there are none. Chunks that no operation tells apart are followed as
-    one, so that their number does not matter.
+    last writer, or for that writer if there are none. Chunks that no operation separates are followed
+    together, so that their number does not matter.
     """
     bounds = sorted({bound for _, first, count, *_ in rows for bound in (first, first + count)})
     part = {bound: number for number, bound in enumerate(bounds)}
@@ -62,7 +62,7 @@ def find_waits(rows: Sequence[Row], *, in_place: bool, reduces: bool) -> list[li
 def wait_lists(
     lists: Iterable[Sequence[Row]], *, in_place: bool, reduces: bool
 ) -> tuple[Int64Array, Int64Array]:
-    """Waits of all operations, each rank's as `find_waits` finds them: offsets, and operations."""
+    """Return the waits of all operations by `find_waits`: offsets, and operations."""
     start, counts, waits = 0, list[int](), list[int]()
     for rows in lists:
         for found in find_waits(rows, in_place=in_place, reduces=reduces):
@@ -73,6 +73,6 @@ def wait_lists(
 
 
 def pair_lists(waiting: Int64Array, awaited: Int64Array, total: int) -> tuple[Int64Array, Int64Array]:
-    """Waits of `total` operations of which some wait for some, without repeats: offsets, and operations."""
+    """Return the waits of `total` operations from pairs, without repeats: offsets, and operations."""
     pairs = np.unique(waiting * total + awaited)
     return offsets_of(np.bincount(pairs // max(1, total), minlength=total)), pairs % max(1, total)

@@ -1,4 +1,4 @@
-"""Where a program stands for data that a schedule lets switches multicast or aggregate."""
+"""Sends of a program that stand for in-network multicast or aggregation of its schedule."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from treadle.topologies.topology import Topology
 
 
 def in_network_sends(topology: Topology, program: OperationLists) -> Int64Array:
-    """Sends whose path begins or ends at a switch: copies or sums that the schedule leaves to the network.
+    """Return the sends whose path begins or ends at a switch: copies or sums that the network should make.
 
-    A program, and any text made from it, sends them from rank to rank all the same: the data come out right,
-    but a runtime that executes them so moves more than the schedule's throughput counts.
+    A program, and any file made from it, sends them from rank to rank: the results are correct, but a runtime
+    that executes them like this moves more data than the throughput of the schedule counts.
 
     Parameters
     ----------

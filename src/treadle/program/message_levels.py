@@ -1,4 +1,4 @@
-"""Which messages may travel together: the dataflow of a program, across ranks, in levels."""
+"""Dataflow of a program across ranks: messages that may travel together, by levels."""
 
 from __future__ import annotations
 
@@ -15,28 +15,29 @@ from treadle.program.trees.send_order import positions_within
 
 @dataclass(frozen=True, eq=False)
 class Dataflow(FrozenArrays):
-    """What follows what, within the ranks and from a send to its receive.
+    """Order of the operations, within the ranks and from a send to its receive.
 
     Parameters
     ----------
     partner : array of int64, shape (n,)
-        Operation at the other end of a message, -1 for copies and where there is none.
+        Operation at the other end of a message, -1 for copies and for ends without a partner.
     level : array of int64, shape (n,)
-        Most sends on a chain of waits and messages that ends at the send, without it; the same at both ends,
-        -1 for copies. A send depends on messages of lower levels only.
+        Maximum number of sends on a chain of waits and messages that ends at the send, without it; the same
+        at both ends, -1 for copies. A send depends on messages of lower levels only.
     turn : array of int64, shape (n,)
-        Rises along every wait and message: first come operations behind fewer sends, then those that end
-        shorter chains. What a deadlock holds up has turns and levels of no meaning.
+        Number that rises along every wait and message, first by sends before the operation, then by length
+        of the chains that end there. Turns and levels of operations in a deadlock mean nothing.
     number : array of int64, shape (n,)
-        Of each message among all from the same sender to the same receiver, by level and chunks, the same at
-        both ends; -1 for copies.
+        Number of each message among all from the same sender to the same receiver, by level and chunks, the
+        same at both ends; -1 for copies.
 
     Notes
     -----
-    Runtimes may let all sends of one level and pair of ranks wait for each other, all receives that continue
-    one another too, and what waits for a send that needs no copy until its receive has started. No circle
-    arises: nowhere does an operation wait for one that is behind more sends, so all of a circle would be
-    behind as many, and hold no send; but what is left then waits for shorter chains only.
+    Runtimes may let all sends of one level and pair of ranks wait for each other, also all receives that
+    continue one another, and let an operation that waits for a send without a copy wait until the receive of
+    that send has started. This cannot cause a dependency cycle: no operation waits for one that is behind
+    more sends, so all operations of a cycle would be behind equally many, and none would be a send; but the
+    others wait for shorter chains only.
     """
 
     partner: Int64Array
@@ -49,7 +50,7 @@ class Dataflow(FrozenArrays):
 
 
 def dataflow(program: OperationLists) -> Dataflow:
-    """Levels, turns and numbers of all operations; O(n log n) for n operations and waits.
+    """Return levels, turns and numbers of all operations; O(n log n) for n operations and waits.
 
     Examples
     --------
@@ -60,12 +61,12 @@ def dataflow(program: OperationLists) -> Dataflow:
     is_copy = program.operation_kind == OperationKind.COPY
     pair, partner = _pairs(program), message_partners(program)
     depth, behind = _longest_chains(program, partner)
-    level = np.where(partner >= 0, np.minimum(behind, behind[partner]), behind)  # of the send
+    level = np.where(partner >= 0, np.minimum(behind, behind[partner]), behind)  # that of the send
     level[is_copy] = -1
     number = np.full(program.n_operations, -1, dtype=np.int64)
     for end in (is_send, ~is_send & ~is_copy):
         places = np.flatnonzero(end)
-        # what has no partner comes last, so that it changes no other number
+        # Operations without a partner come last, so that they change no other number.
         keys = (program.channel, program.first, level, partner < 0, pair)
         number[places] = positions_within(pair[places], [key[places] for key in keys])
     turn = behind * (program.n_operations + 1) + depth
@@ -80,7 +81,7 @@ def _pairs(program: OperationLists) -> Int64Array:
 
 
 def message_partners(program: OperationLists) -> Int64Array:
-    """Return the other end of each message, a stream's i-th send or receive; -1 where there is none."""
+    """Return the other end of each message, the i-th send or receive of a stream; -1 without one."""
     stream = _pairs(program) * program.n_channels + program.channel
     is_send = program.operation_kind == OperationKind.SEND
     ends = []
@@ -97,7 +98,7 @@ def message_partners(program: OperationLists) -> Int64Array:
 
 
 def _longest_chains(program: OperationLists, partner: Int64Array) -> tuple[Int64Array, Int64Array]:
-    """Of chains that end before each operation: the most operations, and the most sends."""
+    """Return the maximum number of operations, and of sends, on chains that end before each operation."""
     total = program.n_operations
     is_send = (program.operation_kind == OperationKind.SEND).tolist()
     is_receive = ~np.isin(program.operation_kind, (OperationKind.SEND, OperationKind.COPY))
@@ -123,7 +124,7 @@ def _longest_chains(program: OperationLists, partner: Int64Array) -> tuple[Int64
 
 
 def stands_alone(program: Program, flow: Dataflow) -> BoolArray:
-    """True for both ends of messages that are stored and that nothing at either end waits for, shape (n,)."""
+    """Whether a message is stored and no operation at either end waits for it, at both ends, shape (n,)."""
     free = np.diff(program.wait_offset) == 0
     free[program.waits] = False
     alone: BoolArray = free & (flow.partner >= 0) & (program.operation_kind != OperationKind.RECEIVE_REDUCE)
@@ -133,10 +134,10 @@ def stands_alone(program: Program, flow: Dataflow) -> BoolArray:
 
 
 def continues(program: Program, flow: Dataflow) -> BoolArray:
-    """True for both ends of messages that may be one with the message numbered before, shape (n,).
+    """Whether a message may be joined with the message numbered before it, at both ends, shape (n,).
 
     Both are stored, in adjacent memory, and come from adjacent memory. Their receives have one turn, so that
-    turns still rise where each of them waits for all that the other waits for.
+    turns still rise if each of them waits for all that the other waits for.
     """
     sends = np.flatnonzero((program.operation_kind == OperationKind.SEND) & (flow.partner >= 0))
     receives = flow.partner[sends]
@@ -155,16 +156,14 @@ def continues(program: Program, flow: Dataflow) -> BoolArray:
     joins &= program.first[sends[1:]] == program.first[sends[:-1]] + program.count[sends[:-1]]
     for column in same:
         joins &= column[1:] == column[:-1]
-    result = np.zeros(program.n_operations, dtype=np.bool_)
-    result[sends[1:][joins]] = result[receives[1:][joins]] = True
-    return result
+    return mask_of(program.n_operations, np.concatenate([sends[1:][joins], receives[1:][joins]]))
 
 
 def requires_copy(program: Program, flow: Dataflow) -> BoolArray:
-    """True for sends that must be complete before their receive has started, shape (n,).
+    """Whether a send must be complete before its receive has started, shape (n,).
 
-    A program's sends complete without the receiver. A runtime whose sends are complete only when the receive
-    has started may let what waits for a send wait so long, where it has a later turn than the receive.
+    The sends of a program complete without the receiver. A runtime whose sends complete only when the receive
+    has started may delay the operations that wait for a send, if they have a later turn than the receive.
     """
     waiting = np.repeat(np.arange(program.n_operations), np.diff(program.wait_offset))
     sends = program.operation_kind[program.waits] == OperationKind.SEND
@@ -177,7 +176,7 @@ def requires_copy(program: Program, flow: Dataflow) -> BoolArray:
 def packed_together(
     program: Program, flow: Dataflow, rank: int, lengths: Sequence[int], *, longest: int, most: int
 ) -> list[list[int]]:
-    """Operations of a rank whose messages go in one that is packed of them; both ends find the same.
+    """Return the operations of a rank whose messages are packed into one; both ends find the same.
 
     Parameters
     ----------
@@ -185,9 +184,9 @@ def packed_together(
     flow : Dataflow
     rank : int
     lengths : sequence of int
-        Of what each of the rank's operations moves, in any unit.
+        Length of the data of each operation of the rank, in any unit.
     longest, most : int
-        Length of what is packed, and of what it is packed into, at most.
+        Maximum length of the messages to pack, and of a packed message.
 
     Returns
     -------
@@ -198,8 +197,8 @@ def packed_together(
     part = slice(own.start, own.stop)
     is_send = program.operation_kind[part] == OperationKind.SEND
     order = np.lexsort((flow.number[part], flow.level[part], program.peer[part], is_send))
-    ends = zip(is_send.tolist(), program.peer[part].tolist(), flow.level[part].tolist(), strict=True)
-    keys = list(ends)
+    ends = (is_send, program.peer[part], flow.level[part])
+    keys = list(zip(*(column.tolist() for column in ends), strict=True))
     found: list[list[int]] = []
     key, length = None, 0
     for place in order.tolist():

@@ -1,4 +1,7 @@
-"""Who sends which chunks to whom, when and on which way: what ranks do, whatever their buffers mean."""
+"""Operations of ranks: sends and receives of chunk ranges in order, with dependences and paths.
+
+The meaning of the buffers is left to `treadle.program.program.Program`.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +17,14 @@ from treadle.schedules.collective import CollectiveKind
 
 
 class OperationKind(IntEnum):
-    """What one operation does with chunks [first, first + count)."""
+    """Kind of an operation on chunks [first, first + count)."""
 
     SEND = 0
     """Send the chunks of `source` to `peer`; changes nothing here."""
     RECEIVE = 1
-    """Store the chunks that come from `peer` in `target`."""
+    """Store the chunks received from `peer` in `target`."""
     RECEIVE_REDUCE = 2
-    """Store (chunks of `source`) + (chunks that come from `peer`) in `target`."""
+    """Store (chunks of `source`) + (chunks received from `peer`) in `target`."""
     COPY = 3
     """Copy the chunks of `source` to `target` within the rank; no peer."""
 
@@ -36,7 +39,7 @@ class Buffer(IntEnum):
 
 @dataclass(frozen=True)
 class Operation:
-    """One operation written out; `waits` holds places in the same rank's list.
+    """One explicit operation; `waits` holds positions in the list of the same rank.
 
     Fields that a kind does not use hold -1 (`peer`, `path`) or repeat the used buffer (`source`, `target`).
     """
@@ -57,22 +60,21 @@ class Operation:
 class OperationLists(FrozenArrays):
     """Operations of every rank in a list, with dependences, messages and their paths.
 
-    What `treadle.program.program.Program`, the lists of one collective, and
-    `treadle.program.group_lists.GroupLists`, those of several groups at once, have in common; all that the
-    simulator reads.
+    The common part of `treadle.program.program.Program`, the lists of one collective, and
+    `treadle.program.group_lists.GroupLists`, those of concurrent groups; the simulator reads only this.
 
     **Order.** An operation starts after all operations that it waits for are complete; those are earlier
     operations of the same rank, so the list order is always a legal serial order of a rank. Nothing else
-    orders operations, but for streams: the i-th SEND from a to b on channel c matches the i-th RECEIVE or
+    orders operations, except streams: the i-th SEND from a to b on channel c matches the i-th RECEIVE or
     RECEIVE_REDUCE at b from a on channel c, in list order, and both name the same chunks. Sends are
     buffered: a send completes without waiting for its receive. `step` is metadata (depth in the dataflow).
-    Of operations that could all run, the list's first should: lowering puts them in an order in which links
-    are busy and targets taken in turns (`treadle.program.trees.send_order`).
+    The first operation in the list of those that can run should run: lowering chooses an order in which
+    links are busy and ranks send to different targets (`treadle.program.trees.send_order`).
 
-    **Paths.** Every SEND names the physical path of its data: links of the fabric from this rank's node to
-    the peer's, in order, through switches and forwarders. Forwarders run no operations of their own here:
-    they appear on paths only. A path that begins (or ends) at a switch stands for in-network multicast
-    (aggregation); a runtime without it just sends from rank to rank. Path -1: not known.
+    **Paths.** Every SEND names the physical path of its data: links of the fabric from the node of this rank
+    to that of the peer, in order, through switches and forwarders. Forwarders have no operations; they only
+    appear on paths. A path that begins (or ends) at a switch stands for in-network multicast (aggregation); a
+    runtime without it sends from rank to rank. Path -1 is unknown.
 
     Parameters
     ----------
@@ -80,7 +82,7 @@ class OperationLists(FrozenArrays):
     nodes : array of int32, shape (N,)
         Node of each rank in the fabric.
     n_chunks : int
-        P >= 1: equal parts of a collective's larger per-rank buffer.
+        P >= 1: number of equal parts of the larger per-rank buffer of a collective.
     operation_offset : array of int64, shape (N + 1,)
         Operations of rank v are operation_offset[v] up to operation_offset[v + 1], in order.
     operation_kind, peer, channel, step, source, target, path : arrays of int32, shape (n,)
@@ -123,7 +125,7 @@ class OperationLists(FrozenArrays):
         self._freeze("program")
         n, total = len(self.nodes), len(self.operation_kind)
         if n < 1 or self.n_chunks < 1:
-            raise ScheduleError("program: needs at least 1 rank and 1 chunk")
+            raise ScheduleError("program: expected at least 1 rank and 1 chunk")
         check_offsets("program", "operation_offset", self.operation_offset, n, total)
         check_offsets("program", "wait_offset", self.wait_offset, total, len(self.waits))
         check_offsets(
@@ -158,7 +160,7 @@ class OperationLists(FrozenArrays):
         owner = self.operation_rank
         local = self.operation_kind == OperationKind.COPY
         if np.any(local != (self.peer < 0)) or np.any(self.peer == owner):
-            raise ScheduleError("program: every operation but COPY needs a peer other than its own rank")
+            raise ScheduleError("program: every operation except COPY needs a peer other than its own rank")
         waiting = np.repeat(np.arange(self.n_operations), np.diff(self.wait_offset))
         if self.waits.size and (
             self.waits.min() < 0
@@ -198,17 +200,17 @@ class OperationLists(FrozenArrays):
         return int(self.channel.max(initial=0)) + 1
 
     def operations(self, rank: int) -> range:
-        """Numbers of the operations of `rank`, in order."""
+        """Return the numbers of the operations of `rank`, in order."""
         return range(int(self.operation_offset[rank]), int(self.operation_offset[rank + 1]))
 
     def waits_of(self, operation: int) -> Int64Array:
-        """Numbers of the operations that `operation` waits for."""
+        """Return the numbers of the operations that `operation` waits for."""
         return self.waits[int(self.wait_offset[operation]) : int(self.wait_offset[operation + 1])]
 
     def links(self, path: int) -> Int32Array:
-        """Links of a physical path, in order."""
+        """Return the links of a physical path, in order."""
         return self.path_links[int(self.path_offset[path]) : int(self.path_offset[path + 1])]
 
 
 COLUMNS = ("peer", "channel", "step", "source", "target", "path", "first", "count")
-"""What every operation has besides its kind and waits."""
+"""Fields of every operation, except its kind and waits."""

@@ -1,4 +1,4 @@
-"""Programs into equivalent programs: instances, merged messages, copies cut like messages, other chunks."""
+"""Passes from programs to equivalent programs: instances, merged messages, split copies, other chunks."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from treadle.program.operation_lists import COLUMNS
 from treadle.program.program import OperationKind, Program
 
 MAX_INSTANCES = 256
-"""Most copies of a program side by side."""
+"""Maximum number of instances of a program."""
 
 _COLUMNS = ("operation_kind", *COLUMNS)
 _Row = tuple[int, ...]
-"""An operation by its columns; the last two are its first chunk and how many it has."""
+"""An operation by its columns; the last two are its first chunk and its number of chunks."""
 
 
 def replicate(program: Program, instances: int) -> Program:
-    """Run a program in so many copies side by side, each on its part of every shard.
+    """Run several instances of a program in parallel, each on its part of every shard.
 
-    More thread blocks, streams or threads then share a link's work: what MSCCL calls instances.
+    More thread blocks, streams or threads then share the work of a link, as MSCCL's instances do.
 
     Parameters
     ----------
@@ -39,8 +39,8 @@ def replicate(program: Program, instances: int) -> Program:
     Returns
     -------
     Program
-        With `instances` times the chunks. Part i of a shard is its i-th equal run of chunks, in the places
-        that the whole shard had before; copy i of an operation is on channel (old channel) * instances + i.
+        With `instances` times the chunks. Part i of a shard is its i-th equal run of chunks, at the positions
+        of the shard; instance i of an operation is on channel (old channel) * instances + i.
 
     Raises
     ------
@@ -49,8 +49,8 @@ def replicate(program: Program, instances: int) -> Program:
 
     Notes
     -----
-    An operation that spans shards is cut at their bounds, at both ends of a message alike. Copies share no
-    chunk, so an operation waits for the copies of its own instance only.
+    An operation that spans shards is cut at their bounds, equally at both ends of a message. Instances share
+    no chunk, so an operation waits only for operations of its own instance.
     """
     if not 1 <= instances <= MAX_INSTANCES:
         raise ScheduleError(f"instances: expected 1 to {MAX_INSTANCES}, found {instances}")
@@ -60,21 +60,23 @@ def replicate(program: Program, instances: int) -> Program:
 
     def copies(row: _Row) -> Iterator[tuple[int, _Row]]:
         kind, peer, channel, step, source, target, path, first, count = row
-        for low, past, shard in _within_shards(bounds, first, first + count):
+        inside = bounds[np.searchsorted(bounds, first, side="right") : np.searchsorted(bounds, first + count)]
+        for low, past in pairwise([first, *np.unique(inside).tolist(), first + count]):
+            shard = int(np.searchsorted(bounds, low, side="right")) - 1
             start, length = int(bounds[shard]), int(bounds[shard + 1] - bounds[shard])
             for i in range(instances):
-                place, lane = start * instances + i * length + low - start, channel * instances + i
-                yield i, (kind, peer, lane, step, source, target, path, place, past - low)
+                chunk, stream = start * instances + i * length + low - start, channel * instances + i
+                yield i, (kind, peer, stream, step, source, target, path, chunk, past - low)
 
-    made = _cut(program, copies)
-    return _rebuilt(program, *made, n_chunks=program.n_chunks * instances, shard_offset=bounds * instances)
+    cut = _cut(program, copies)
+    return _rebuilt(program, *cut, n_chunks=program.n_chunks * instances, shard_offset=bounds * instances)
 
 
 def split_copies(program: Program) -> Program:
-    """Cut copies where no message straddles, so that they tie no messages together.
+    """Cut copies at bounds of messages that no message crosses, so that messages stay independent.
 
-    The copy of a rank's whole shard to its output touches the chunks of all its trees; in parts, each tree's
-    chunks can be moved by themselves.
+    The copy of a rank's shard to its output touches the chunks of all its trees; in parts, the chunks of each
+    tree can be moved by themselves.
 
     Parameters
     ----------
@@ -83,7 +85,7 @@ def split_copies(program: Program) -> Program:
     Returns
     -------
     Program
-        The same data moved; the parts of a copy take its place, in rising order.
+        Moves the same data; the parts of a copy replace it, in rising order.
     """
     moves = program.operation_kind != OperationKind.COPY
     order = np.argsort(program.first[moves], kind="stable")
@@ -97,39 +99,35 @@ def split_copies(program: Program) -> Program:
         for low, past_ in pairwise([start, *inside, start + count]):
             yield 0, (*head, low, past_ - low)
 
-    made = _cut(program, parts)
-    return _rebuilt(program, *made, n_chunks=program.n_chunks, shard_offset=program.shard_offset)
+    cut = _cut(program, parts)
+    return _rebuilt(program, *cut, n_chunks=program.n_chunks, shard_offset=program.shard_offset)
 
 
 def _cut(
-    program: Program, pieces: Callable[[_Row], Iterator[tuple[int, _Row]]]
+    program: Program, parts_of: Callable[[_Row], Iterator[tuple[int, _Row]]]
 ) -> tuple[list[_Row], list[list[int]], list[int]]:
-    """Rows, waits and numbers of rows of each rank, where operations become pieces, each of a numbered copy.
+    """Return rows, waits and number of rows of each rank, with operations cut into parts of instances.
 
-    A piece waits for those of its copy with which it shares chunks, or for all of them if none does.
+    A part waits for those of its instance with which it shares chunks, or for all of them if none does.
     """
     rows: list[_Row] = []
     waits: list[list[int]] = []
-    sizes: list[int] = []
-    made: list[dict[int, list[int]]] = []
+    made: list[dict[int, list[int]]] = []  # of each operation: the rows of each instance
+    starts = [0]
     columns = list(zip(*(getattr(program, name).tolist() for name in _COLUMNS), strict=True))
-    for rank in range(program.n_ranks):
-        begin = len(rows)
-        for number in program.operations(rank):
-            earlier = program.waits_of(number).tolist()
-            made.append(defaultdict(list))
-            for copy, row in pieces(columns[number]):
-                first, past = row[-2], row[-2] + row[-1]
-                waits.append([])
-                for candidates in (made[old][copy] for old in earlier):
-                    shared = [
-                        i for i in candidates if rows[i][-2] < past and first < rows[i][-2] + rows[i][-1]
-                    ]
-                    waits[-1] += shared or candidates
-                made[number][copy].append(len(rows))
-                rows.append(row)
-        sizes.append(len(rows) - begin)
-    return rows, waits, sizes
+    for number, operation in enumerate(columns):
+        earlier = program.waits_of(number).tolist()
+        made.append(defaultdict(list))
+        for instance, row in parts_of(operation):
+            first, past = row[-2], row[-2] + row[-1]
+            waits.append([])
+            for candidates in (made[old][instance] for old in earlier):
+                shared = [i for i in candidates if rows[i][-2] < past and first < rows[i][-2] + rows[i][-1]]
+                waits[-1] += shared or candidates
+            made[number][instance].append(len(rows))
+            rows.append(row)
+        starts.append(len(rows))
+    return rows, waits, np.diff(np.array(starts)[program.operation_offset]).tolist()
 
 
 def recut(program: Program, bounds: Int64Array) -> Program:
@@ -139,8 +137,8 @@ def recut(program: Program, bounds: Int64Array) -> Program:
     ----------
     program : Program
     bounds : array of int64, shape (n_addresses + 1,)
-        Chunk c becomes the new chunks bounds[c] to bounds[c + 1]; strictly rising from 0. What a rank's
-        buffers hold must come to the same number of new chunks everywhere that it was the same before.
+        Chunk c becomes the new chunks bounds[c] to bounds[c + 1]; strictly rising from 0. Buffers with
+        equally many chunks must have equally many new chunks.
 
     Returns
     -------
@@ -154,8 +152,8 @@ def recut(program: Program, bounds: Int64Array) -> Program:
 
     Notes
     -----
-    Every element keeps its way if the new chunks are of one size; what changes is how much of a shard each
-    old chunk is, and with it how much a link carries.
+    Every element keeps its path if the new chunks have one size; only the part of a shard that each old chunk
+    is changes, and with it the load of links.
     """
     if len(bounds) != program.n_addresses + 1 or bounds[0] != 0 or np.any(np.diff(bounds) < 1):
         raise ScheduleError(f"new chunks: expected {program.n_addresses + 1} bounds that rise from 0")
@@ -172,7 +170,7 @@ def recut(program: Program, bounds: Int64Array) -> Program:
 def merge_levels(program: Program) -> Program:
     """Join messages of one level that carry adjacent chunks from and to the same buffers.
 
-    Chunks that go the same way in different steps or on different channels then travel together.
+    Chunks with the same ends in different steps or on different channels then travel together.
 
     Parameters
     ----------
@@ -181,13 +179,13 @@ def merge_levels(program: Program) -> Program:
     Returns
     -------
     Program
-        Every message has a channel of its own. Steps and paths are those of a message's first part: this is
-        for runtimes, which heed neither.
+        Every message has its own channel. Steps and paths are those of the first part of a message: this is
+        for runtimes, which use neither.
 
     Notes
     -----
-    A message waits for all that its parts wait for: `treadle.program.message_levels.Dataflow` says why no
-    circle arises. The lists follow one order of all operations that waits and messages allow.
+    A message waits for all that its parts wait for: `treadle.program.message_levels.Dataflow` explains why
+    this causes no cycle. The lists follow one order of all operations that waits and messages allow.
     """
     flow = dataflow(program)
     follows = continues(program, flow)
@@ -224,7 +222,7 @@ def merge_levels(program: Program) -> Program:
 
 
 def _legal_order(operations: Int64Array, pairs: Int64Array) -> Int64Array:
-    """The operations ordered by pairs (earlier, later), and as they are numbered where these allow it."""
+    """Return the operations ordered by pairs (earlier, later), and by number if these allow it."""
     followers: dict[int, list[int]] = defaultdict(list)
     missing = dict.fromkeys(operations.tolist(), 0)
     for earlier, later in pairs.T.tolist():
@@ -242,16 +240,6 @@ def _legal_order(operations: Int64Array, pairs: Int64Array) -> Int64Array:
     return np.array(order, dtype=np.int64)
 
 
-def _within_shards(bounds: Int64Array, first: int, past: int) -> list[tuple[int, int, int]]:
-    """A range cut at the bounds of shards: first, one past the last, shard."""
-    low = int(np.searchsorted(bounds, first, side="right")) - 1
-    high = int(np.searchsorted(bounds, past, side="left"))
-    cuts = [first, *(int(b) for b in bounds[low + 1 : high] if first < b < past), past]
-    return [
-        (one, other, int(np.searchsorted(bounds, one, side="right")) - 1) for one, other in pairwise(cuts)
-    ]
-
-
 def _rebuilt(
     program: Program,
     rows: Sequence[Sequence[int]],
@@ -261,7 +249,7 @@ def _rebuilt(
     n_chunks: int,
     shard_offset: Int64Array,
 ) -> Program:
-    """The program with other operations."""
+    """Return the program with other operations."""
     table = np.array(rows, dtype=np.int64).reshape(-1, len(_COLUMNS)).T
     columns: dict[str, Any] = dict(zip(_COLUMNS, table, strict=True))
     columns["operation_offset"] = offsets_of(sizes)

@@ -19,20 +19,20 @@ from treadle.program.operation_lists import OperationKind as OperationKind
 from treadle.schedules.collective import CollectiveKind
 
 MAX_CHUNKS = 2**26
-"""Most that lowering makes of a program: runtimes keep a number for each."""
+"""Maximum number of chunks of a lowered program: runtimes store a number for each."""
 
 
 @displayed(own_repr)
 @dataclass(frozen=True, eq=False)
 class Program(OperationLists):
-    """A collective as dataflow; what every runtime, simulator and text format reads.
+    """A collective as dataflow; the input of every runtime, simulator and file format.
 
     **Data.** The collective's larger per-rank buffer of `size` elements is cut into P = `n_chunks` chunks:
     chunk i covers elements floor(i * size / P) to floor((i + 1) * size / P), so any element count works and
     some chunks may be empty. All three buffers are addressed by these global chunk numbers; shard v is chunks
-    [shard_offset[v], shard_offset[v + 1]). A buffer that holds some shards only is these shards' elements one
-    after another: one that holds shard v alone has chunk c at (first element of c) - (first element of the
-    shard). With x_v[c] the contribution of rank v to chunk c and sums over all ranks:
+    [shard_offset[v], shard_offset[v + 1]). A buffer that holds only some shards has the elements of these
+    shards one after another: a buffer that holds only shard v has chunk c at (first element of c) - (first
+    element of the shard). With x_v[c] the contribution of rank v to chunk c and sums over all ranks:
 
     ==============  =============================  ==========================================
     kind            INPUT of rank v holds          OUTPUT of rank v must hold at the end
@@ -42,28 +42,28 @@ class Program(OperationLists):
     allreduce       x_v[c] for all c               sum_u x_u[c] for all c
     broadcast       x_root[c], all c, root only    x_root[c] for all c
     reduce          x_v[c] for all c               sum_u x_u[c] for all c, root only
-    alltoall        x_v[c] for c in shards (v, *)  x_u[c] for c in shard (u, v), every u
+    all-to-all      x_v[c] for c in shards (v, *)  x_u[c] for c in shard (u, v), every u
     ==============  =============================  ==========================================
 
-    An all-to-all has a shard for each pair: (u, v) is number u * N + v. Its chunks are as large as the
-    others', size / P, but the shards of all ranks together have more than P of them (`n_addresses`).
+    An all-to-all has a shard for each pair: (u, v) is number u * N + v. Its chunks have the same size,
+    size / P, but the shards of all ranks together have more than P of them (`n_addresses`).
 
-    What the table does not name does not exist: a rank other than the root has no INPUT in a broadcast and
-    no OUTPUT in a reduce. SCRATCH has room for all P chunks (all-to-all: for those that the rank's operations
-    name), is undefined at first, and need only exist at ranks where `uses_scratch`. For allreduce
-    `shard_offset` says at which rank a chunk's sum is complete first; for broadcast and reduce all chunks are
-    the root's shard.
+    Other buffers do not exist: a rank other than the root has no INPUT in a broadcast and no OUTPUT in a
+    reduce. SCRATCH can hold all P chunks (all-to-all: those that the operations of the rank name), is
+    undefined at first, and is needed only at ranks where `uses_scratch`. For allreduce, `shard_offset`
+    defines the rank at which the sum of a chunk is complete first; for broadcast and reduce all chunks are
+    the shard of the root.
 
     **In place.** If `in_place`, INPUT and OUTPUT of a rank are one memory: chunk c of either is the same
-    elements, wherever both exist. (In an allgather INPUT is shard v within OUTPUT, mirrored for
-    reduce-scatter, as in NCCL.) Otherwise no operation writes INPUT. An all-to-all is never in place: what a
-    rank sends and what it receives are different chunks.
+    elements, if both exist. (In an allgather INPUT is shard v within OUTPUT, mirrored for reduce-scatter, as
+    in NCCL.) Otherwise no operation writes INPUT. An all-to-all is never in place: a rank sends and receives
+    different chunks.
 
     Order and paths are those of `OperationLists`.
 
     Parameters
     ----------
-    kind, nodes, n_chunks, and all about operations
+    kind, nodes, n_chunks, and the fields of operations
         As in `OperationLists`.
     root : int
         Rank of the root of broadcast and reduce, else -1.
@@ -74,7 +74,7 @@ class Program(OperationLists):
     Raises
     ------
     ScheduleError
-        If shapes or ranges are wrong. What its operations mean is not looked at; a run of it shows that.
+        If shapes or ranges are wrong. The result of the operations is not checked; a run shows it.
     """
 
     root: int
@@ -97,51 +97,36 @@ class Program(OperationLists):
 
     @property
     def n_addresses(self) -> int:
-        """One more than the largest chunk number: P, but for an all-to-all."""
+        """One more than the largest chunk number: P, except for an all-to-all."""
         return int(self.shard_offset[-1])
 
     def shard(self, number: int) -> tuple[int, int]:
-        """First and one past the last chunk of a rank's shard; all-to-all: of pair (u, v) = u * N + v."""
+        """Return the first and one past the last chunk of a shard; all-to-all: of pair (u, v) = u * N + v."""
         return int(self.shard_offset[number]), int(self.shard_offset[number + 1])
 
     def ranges(self, rank: int, buffer: Buffer) -> list[tuple[int, int]]:
-        """Chunks that a buffer of `rank` has, as tabulated above: ranges that rise and do not touch."""
-        is_input = buffer is Buffer.INPUT
-        if self.kind is CollectiveKind.ALLTOALL:
-            if buffer is Buffer.SCRATCH:
-                return self._scratch_ranges(rank)
-            n = self.n_ranks
-            numbers = range(rank * n, rank * n + n) if is_input else range(rank, n * n, n)
-            return _joined(self.shard(number) for number in numbers)
-        whole = (0, self.n_chunks)
-        if buffer is Buffer.SCRATCH:
-            return [whole]
-        if self.kind is (CollectiveKind.ALLGATHER if is_input else CollectiveKind.REDUCE_SCATTER):
-            return _joined([self.shard(rank)])
-        if self.kind is (CollectiveKind.BROADCAST if is_input else CollectiveKind.REDUCE):
-            return [whole] if rank == self.root else []
-        return [whole]
-
-    def named_in_scratch(self, rank: int) -> tuple[Int64Array, Int64Array]:
-        """First chunk and number of chunks of each operation of a rank that names SCRATCH."""
-        span = slice(int(self.operation_offset[rank]), int(self.operation_offset[rank + 1]))
-        named = (self.source[span] == Buffer.SCRATCH) | (self.target[span] == Buffer.SCRATCH)
-        return self.first[span][named], self.count[span][named]
-
-    def _scratch_ranges(self, rank: int) -> list[tuple[int, int]]:
+        """Return the chunks of a buffer of `rank`, as tabulated above: rising ranges that do not touch."""
+        if buffer is not Buffer.SCRATCH:
+            shards = buffer_shards(self.kind, self.n_ranks, self.root, rank, buffer)
+            return [(0, self.n_chunks)] if shards is None else _joined(map(self.shard, shards))
+        if self.kind is not CollectiveKind.ALLTOALL:
+            return [(0, self.n_chunks)]
         first, count = self.named_in_scratch(rank)
         order = np.argsort(first, kind="stable")
         return _joined(zip(first[order].tolist(), (first + count)[order].tolist(), strict=True))
 
+    def named_in_scratch(self, rank: int) -> tuple[Int64Array, Int64Array]:
+        """Return the first chunk and number of chunks of each operation of a rank that names SCRATCH."""
+        span = slice(int(self.operation_offset[rank]), int(self.operation_offset[rank + 1]))
+        named = (self.source[span] == Buffer.SCRATCH) | (self.target[span] == Buffer.SCRATCH)
+        return self.first[span][named], self.count[span][named]
+
     def uses_scratch(self, rank: int) -> bool:
         """Whether some operation of `rank` touches SCRATCH."""
-        span = slice(int(self.operation_offset[rank]), int(self.operation_offset[rank + 1]))
-        return bool(
-            np.any(self.source[span] == Buffer.SCRATCH) or np.any(self.target[span] == Buffer.SCRATCH)
-        )
+        return len(self.named_in_scratch(rank)[0]) > 0
 
     def element(self, chunk: int, size: int) -> int:
-        """First element of `chunk` (0 to P) in a buffer of `size` elements.
+        """Return the first element of `chunk` (0 to P) in a buffer of `size` elements.
 
         Examples
         --------
@@ -156,8 +141,21 @@ class Program(OperationLists):
         )
 
 
+def buffer_shards(kind: CollectiveKind, n_ranks: int, root: int, rank: int, buffer: Buffer) -> range | None:
+    """Return the shards in INPUT or OUTPUT of a rank, as tabulated at `Program`; None for all chunks."""
+    is_input = buffer is Buffer.INPUT
+    if kind is CollectiveKind.ALLTOALL:
+        first = rank * n_ranks
+        return range(first, first + n_ranks) if is_input else range(rank, n_ranks * n_ranks, n_ranks)
+    if kind is (CollectiveKind.ALLGATHER if is_input else CollectiveKind.REDUCE_SCATTER):
+        return range(rank, rank + 1)
+    if kind is (CollectiveKind.BROADCAST if is_input else CollectiveKind.REDUCE) and rank != root:
+        return range(0)
+    return None
+
+
 def _joined(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Ranges by rising start without empty ones, those that touch or overlap made one."""
+    """Return ranges, given by rising start, without empty ones; those that touch or overlap are joined."""
     result: list[tuple[int, int]] = []
     for low, high in ranges:
         if result and low <= result[-1][1]:
@@ -178,7 +176,7 @@ def program_from_operations(
     nodes: Sequence[int] | None = None,
     paths: Iterable[Sequence[int]] = (),
 ) -> Program:
-    """Build a program from written-out operations.
+    """Build a program from explicit operations.
 
     Parameters
     ----------
@@ -190,37 +188,34 @@ def program_from_operations(
     nodes : sequence of int, optional
         Default 0 to N - 1.
     paths : iterable of link sequences
-        What `Operation.path` counts.
+        The paths that `Operation.path` numbers.
 
     Raises
     ------
     ScheduleError
         If the result is malformed.
     """
-    sizes = [len(rank) for rank in operations]
-    starts = offsets_of(sizes)
+    starts = offsets_of([len(rank) for rank in operations])
     flat = list(chain.from_iterable(operations))
     waits = [
-        int(start) + place
-        for start, rank in zip(starts, operations, strict=False)
+        start + place
+        for start, rank in zip(starts.tolist(), operations, strict=False)
         for operation in rank
         for place in operation.waits
     ]
     links = [tuple(path) for path in paths]
-
-    def column(name: str) -> list[int]:
-        return [int(getattr(operation, name)) for operation in flat]
-
-    columns: dict[str, Any] = {key: np.array(column(key), dtype=np.int64) for key in COLUMNS}
+    columns: dict[str, Any] = {
+        key: np.array([int(getattr(operation, key)) for operation in flat], dtype=np.int64) for key in COLUMNS
+    }
     return Program(
         kind=kind,
-        nodes=np.array(range(len(sizes)) if nodes is None else nodes, dtype=np.int32),
+        nodes=np.array(range(len(operations)) if nodes is None else nodes, dtype=np.int32),
         root=root,
         n_chunks=n_chunks,
         shard_offset=np.array(shard_offset, dtype=np.int64),
         in_place=in_place,
-        operation_offset=starts.astype(np.int64),
-        operation_kind=np.array(column("kind"), dtype=np.int32),
+        operation_offset=starts,
+        operation_kind=np.array([int(operation.kind) for operation in flat], dtype=np.int32),
         wait_offset=offsets_of([len(operation.waits) for operation in flat]),
         waits=np.array(waits, dtype=np.int64),
         path_offset=offsets_of([len(path) for path in links]),

@@ -1,4 +1,4 @@
-"""The plain text form of a program, which the C interpreter of ``runtime/c`` reads."""
+"""File format of programs, which the C interpreter of ``runtime/c`` reads."""
 
 from __future__ import annotations
 
@@ -23,13 +23,12 @@ def format_program(program: Program) -> str:
     Parameters
     ----------
     program : Program
-        Its messages may fail to match: nothing is checked here.
+        Not checked: its messages may fail to match.
 
     Returns
     -------
     str
-        ASCII, ends with a newline. Physical paths, channels and steps are left out: what remains is what
-        moves data.
+        ASCII, ends with a newline. Physical paths, channels and steps are left out, as they move no data.
 
     Notes
     -----
@@ -45,12 +44,12 @@ def format_program(program: Program) -> str:
         1 7 3 1 1 8 2 1 0 1 0
 
     that is ``input``, the number of ranges, then first and past chunk of each; and for each operation kind,
-    peer, message, source, target, first chunk, number of chunks, level, mode, number of waits, places of the
-    operations of this rank that it waits for. ``message`` and ``level`` are those of
+    peer, message, source, target, first chunk, number of chunks, level, mode, number of waits, positions
+    of the operations of this rank that it waits for. ``message`` and ``level`` are those of
     `treadle.program.message_levels.Dataflow`: the message is a tag that both ends know, so that messages may
-    be posted in any order. ``mode`` is 1 where both ends stand alone, 2 for sends that must be complete
-    before the receiver takes them, else 0. The last line is ``end``. The size grows with operations and
-    waits, not with the data.
+    be posted in any order. ``mode`` is 1 if no operation at either end waits, 2 for sends that must be
+    complete before the receiver takes them, else 0. The last line is ``end``. The size grows with operations
+    and waits, not with the data.
 
     Examples
     --------
@@ -60,7 +59,7 @@ def format_program(program: Program) -> str:
 
 
 def format_groups(programs: ProgramGroups) -> str:
-    """Write the programs of several groups: after a header each with a line of the ranks that run it.
+    """Write the programs of several groups: a header, then each program after a line with its ranks.
 
     Parameters
     ----------
@@ -69,22 +68,20 @@ def format_groups(programs: ProgramGroups) -> str:
     Returns
     -------
     str
-        Of one group, the text of its program alone. Else ``treadle-groups 1``, ``groups`` and ``size`` with
-        their number and that of the ranks in each; then for each ``group`` with its ranks among all, and the
-        text of its program.
+        For one group, only `format_program` of its program. Otherwise ``treadle-groups 1``, ``groups`` and
+        ``size`` with their number and the number of ranks in each; then, for each group, ``group`` with its
+        ranks among all, and `format_program`.
     """
     if len(programs.programs) == 1:
         return format_program(programs.programs[0])
-    head = [
-        f"treadle-groups {GROUPS_VERSION}",
-        f"groups {len(programs.groups)}",
-        f"size {len(programs.groups[0])}",
-    ]
+    header = (
+        f"treadle-groups {GROUPS_VERSION}\ngroups {len(programs.groups)}\nsize {len(programs.groups[0])}\n"
+    )
     parts = [
         f"{' '.join(['group', *map(str, ranks)])}\n{format_program(program)}"
         for program, ranks in zip(programs.programs, programs.groups, strict=True)
     ]
-    return "\n".join(head) + "\n" + "".join(parts)
+    return header + "".join(parts)
 
 
 def _lines(program: Program) -> Iterator[str]:

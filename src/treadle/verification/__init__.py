@@ -1,1 +1,1 @@
-"""The judges: one per form of schedule; they import values only and share nothing with generators."""
+"""Independent verifiers of schedules, one package for each form."""

@@ -1,6 +1,6 @@
-"""The parts of a verification that forests and steps share: members, shape, the bound, the claimed algbw.
+"""Checks that all kinds of schedules share: ranks and forwarders, shape, upper bound, claimed algbw.
 
-Shares no code with the generators; `treadle.verification.schedules` is the way in.
+Shares no code with the generators. `treadle.verification.schedules.verify` is the entry point.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from treadle.verification.violations import Findings, Report, ViolationKind
 
 
 def check_members(topology: Topology, collective: Collective, found: Findings) -> None:
-    """One group's ranks and forwarders must be the compute nodes of the fabric."""
+    """Check that the ranks and forwarders of a single group are the compute nodes of the fabric."""
     if collective.groups is not None:
         found.add(ViolationKind.SHAPE, f"the schedule is for one group, found {len(collective.groups)}")
         return
@@ -28,29 +28,26 @@ def check_members(topology: Topology, collective: Collective, found: Findings) -
 
 
 def check_compute_nodes(topology: Topology, collective: Collective, found: Findings) -> None:
-    """Ranks, of all groups if there are some, and forwarders must be the compute nodes of the fabric."""
+    """Check that the ranks (of all groups) and forwarders are the compute nodes of the fabric."""
     members = {*collective.ranks, *collective.forwarders}
     compute = set(topology.compute_nodes.tolist())
-    if members == compute:
-        return
     for node in sorted(members - compute):
         name = topology.node_names[node] if 0 <= node < topology.n_nodes else node
-        found.add(ViolationKind.MEMBERSHIP, f"rank or forwarder {name!r} is no compute node of the fabric")
+        found.add(ViolationKind.MEMBERSHIP, f"rank or forwarder {name!r} is not a compute node of the fabric")
     for node in sorted(compute - members):
         name = topology.node_names[node]
         found.add(ViolationKind.MEMBERSHIP, f"compute node {name!r} is neither a rank nor a forwarder")
 
 
 def check_kind(collective: Collective, schedule: Schedule, found: Findings) -> bool:
-    """The schedule must be for the collective's kind."""
+    """Whether the schedule performs the kind of the collective; if not, add a violation."""
     if schedule.kind is not collective.kind:
         found.add(ViolationKind.SHAPE, f"the schedule is for {schedule.kind}, not {collective.kind}")
-        return False
-    return True
+    return schedule.kind is collective.kind
 
 
 class Claims(TypedDict, total=False):
-    """What all verifiers take besides the schedule; `treadle.verification.schedules.verify` explains them."""
+    """Arguments of all verifiers besides the schedule; see `treadle.verification.schedules.verify`."""
 
     claimed_algbw: Fraction | None
     claimed_optimal_algbw: Fraction | None
@@ -59,18 +56,18 @@ class Claims(TypedDict, total=False):
 
 
 class Verifier:
-    """One verification: members, then the bound, then what the caller finds, then the claimed algbw.
+    """One verification: ranks and forwarders, upper bound, checks of the caller, claimed algbw.
 
     Parameters
     ----------
     topology : Topology
     collective : Collective
-    claimed_algbw, claimed_optimal_algbw, witness, limit
+    claimed_algbw, ..., limit
         As in `treadle.verification.schedules.verify`.
     check : callable
-        Whether the schedule can be looked at at all.
-    refused : str
-        Why the witness proves nothing of such schedules.
+        Check of the collective; the schedule is looked at only if it adds no violation.
+    unsupported : str
+        Reason why the certificate does not apply to such schedules.
     """
 
     def __init__(
@@ -83,31 +80,31 @@ class Verifier:
         witness: Certificate | None = None,
         limit: int = 1000,
         check: Callable[[Topology, Collective, Findings], None] = check_members,
-        refused: str = "",
+        unsupported: str = "",
     ) -> None:
         self.topology, self._claimed = topology, claimed_algbw
         self.found, self._bound = Findings(limit), None
         check(topology, collective, self.found)
         self._begun = not self.found.total
-        if self._begun and refused:
-            self.found.add(ViolationKind.BOUND, refused)
+        if self._begun and unsupported:
+            self.found.add(ViolationKind.BOUND, unsupported)
         elif self._begun:
             self._bound = check_bound(topology, collective, claimed_optimal_algbw, witness, self.found)
         self._claims = self.found.total
 
     @property
     def is_sound(self) -> bool:
-        """Whether nothing is wrong so far but claims."""
+        """Whether all violations so far concern claims, not the schedule."""
         return self._begun and self.found.total == self._claims
 
     def report(self, algbw: Fraction | None = None, **facts: Any) -> Report:
-        """What was found; with the algbw, bytes/s, that a sound schedule has, which must be as claimed.
+        """Return the report; a given algbw (bytes/s) is first compared with the claims.
 
         Parameters
         ----------
         algbw : Fraction, optional
         **facts
-            Of `Report`.
+            Further fields of `Report`.
         """
         if algbw is not None:
             reached = facts.get("pipelined_algbw")
@@ -115,7 +112,7 @@ class Verifier:
         return self.found.report(algbw=algbw, bound=self._bound, **facts)
 
     def report_loads(self, loads: Int64Array, total: int, **facts: Any) -> Report:
-        """What was found, as `report`, where `total` units in all load the links so."""
+        """Return the report, as `report`, of a schedule with these link loads out of `total` units."""
         algbw = algbw_of(self.topology, loads, total)
         if self._claimed is not None and algbw != self._claimed:
             add_overloads(self.topology, loads, total, self._claimed, self.found)
@@ -129,19 +126,21 @@ def check_bound(
     witness: Certificate | None,
     found: Findings,
 ) -> Fraction | None:
-    """The bound that the witness proves, if any; it must be the claimed optimum."""
+    """Return the upper bound that the certificate proves, if any; it must equal the claimed optimum."""
     if witness is None:
         if claimed is not None:
-            found.add(ViolationKind.BOUND, f"optimal algbw {claimed} bytes/s is claimed without a witness")
+            found.add(
+                ViolationKind.BOUND, f"optimal algbw {claimed} bytes/s is claimed without a certificate"
+            )
         return None
     try:
         bound = witness.bound(topology, collective)
     except TreadleError as error:
-        found.add(ViolationKind.BOUND, f"the witness proves no bound: {error}")
+        found.add(ViolationKind.BOUND, f"the certificate proves no bound: {error}")
         return None
     if claimed is not None and claimed != bound:
         found.add(
-            ViolationKind.BOUND, f"the witness proves {bound} bytes/s, not the claimed optimum {claimed}"
+            ViolationKind.BOUND, f"the certificate proves {bound} bytes/s, not the claimed optimum {claimed}"
         )
     return bound
 
@@ -154,11 +153,12 @@ def check_algbw(
     bound: Fraction | None,
     found: Findings,
 ) -> None:
-    """The algbw that the loads give must be the claimed one, and what slices reach no more than the bound."""
+    """Compare the algbw of the loads with the claimed one, and the asymptotic algbw with the upper bound."""
     if claimed is not None and algbw != claimed:
         found.add(ViolationKind.CLAIM, f"algbw is {algbw} bytes/s by the loads, not {claimed} as claimed")
     reached = pipelined or algbw
     if bound is not None and reached > bound:
         found.add(
-            ViolationKind.BOUND, f"algbw {reached} bytes/s exceeds the bound {bound}, so the witness is false"
+            ViolationKind.BOUND,
+            f"algbw {reached} bytes/s exceeds the bound {bound}, so the certificate is false",
         )

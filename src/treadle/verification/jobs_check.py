@@ -1,17 +1,18 @@
-"""Independent check of jobs that run at once: each schedule, the loads of all together, the rates' proof.
+"""Independent check of concurrent jobs: each schedule, the loads of all together, the proof of the rates.
 
 Shares no code with the generators: everything is recomputed here from the values.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
 
-from treadle.arrays import Int64Array
+from treadle.arrays import Int32Array, Int64Array
 from treadle.errors import TreadleError
 from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.collective import Collective
@@ -26,16 +27,16 @@ from treadle.verification.violations import Findings, Report, ViolationKind
 
 @dataclass(frozen=True)
 class JobsReport:
-    """What `verify_jobs` found.
+    """Result of `verify_jobs`.
 
     Parameters
     ----------
     report : Report
-        Violations; `algbw` is the least rate per weight that the links leave.
+        Violations only.
     proved : tuple of Fraction, optional
-        The max-min algbws by the levels, bytes/s; None if they prove none.
+        Max-min algbws that the levels prove, bytes/s; None if the levels are not valid.
     loss : Fraction
-        What the job that is furthest below its proved rate gives up, as a share of that.
+        Largest fraction of its proved rate that a job does not reach.
     """
 
     report: Report
@@ -44,7 +45,7 @@ class JobsReport:
 
     @property
     def is_max_min(self) -> bool:
-        """The rates are those that the levels prove to be the max-min ones, and the links carry them."""
+        """Whether the rates are proved to be the max-min ones, and the links can carry them."""
         return self.report.is_ok and self.proved is not None and not self.loss
 
 
@@ -57,7 +58,7 @@ def verify_jobs(
     *,
     limit: int = 1000,
 ) -> JobsReport:
-    """Check that plans perform the jobs and that links carry all at once; tell how far that is from the best.
+    """Check that plans perform the jobs and that the links carry all of them concurrently.
 
     Parameters
     ----------
@@ -65,13 +66,13 @@ def verify_jobs(
         The fabric that all jobs share.
     jobs : sequence of Job
     plans : sequence of Plan
-        One for each job, on the part of the fabric that is there for it.
+        One for each job, on the part of the fabric that is allocated to it.
     rates : sequence of Fraction
-        Claimed algbw of each job, bytes/s, while all run.
+        Claimed algbw of each job while all run, bytes/s.
     levels : sequence of JobLevel
-        Prove that the rates are the max-min ones.
+        Proof that the rates are the max-min ones.
     limit : int
-        Most violations to describe; all are counted.
+        Maximum number of violations to describe; all are counted.
     """
     found = Findings(limit)
     if not len(jobs) == len(plans) == len(rates):
@@ -89,7 +90,14 @@ def verify_jobs(
         if load is not None:
             carried = carried + load * rate
         found.adopt(f"job {job.name}", own)
-    _check_links(topology, carried, found)
+    found.add_all(
+        ViolationKind.LOAD,
+        [link for link in range(topology.n_links) if carried[link] > int(topology.bandwidths[link])],
+        lambda link: (
+            f"link {topology.link_name(link)} carries {carried[link]} bytes/s of all jobs together, its "
+            f"bandwidth is {topology.bandwidths[link]}"
+        ),
+    )
     try:
         proved = proved_rates(topology, jobs, levels)
     except TreadleError as error:
@@ -103,7 +111,7 @@ def verify_jobs(
 
 
 def _checked_load(topology: Topology, job: Job, plan: Plan, found: Findings) -> np.ndarray | None:
-    """Bytes over each link of the fabric per byte of the job; None if they cannot be told."""
+    """Return the bytes over each link of the fabric per byte of the job; None if the plan is wrong."""
     for report in verify_plan(plan, limit=found.limit):
         for violation in report.violations:
             found.add(violation.kind, violation.message)
@@ -114,83 +122,76 @@ def _checked_load(topology: Topology, job: Job, plan: Plan, found: Findings) -> 
         return None
     numbers = _links_of(topology, plan.topology)
     if (numbers < 0).any():
-        link = plan.topology.link_name(int(np.flatnonzero(numbers < 0)[0]))
-        found.add(ViolationKind.MEMBERSHIP, f"its plan has a link {link}, which the fabric has not so")
+        link = plan.topology.link_name(int(np.argmin(numbers)))
+        found.add(
+            ViolationKind.MEMBERSHIP,
+            f"its plan has a link {link} that the fabric does not have at this bandwidth",
+        )
         return None
-    if found.total:
+    if found.total:  # the loads of a malformed schedule cannot be summed
         return None
+    schedule = plan.entries[-1].schedule
+    units = _units_of(plan.topology, plan.collective, schedule)
+    if units is None:
+        found.add(ViolationKind.SHAPE, f"a {type(schedule).__name__}, expected trees or routes")
+        return None
+    crossed, total = units
     load = np.full(topology.n_links, Fraction(0), dtype=object)
-    own = _load_per_byte(plan.topology, plan.collective, plan.entries[-1].schedule, found)
-    if own is None:
-        return None
-    for link, value in zip(numbers.tolist(), own, strict=True):
-        load[link] += value
+    load[numbers] = [Fraction(count, total) for count in crossed]  # different links have different numbers
     return load
 
 
-def _is_same(topology: Topology, asked: Collective, plan: Plan) -> bool:
-    """Kind, nodes by name, root, weights and demands agree."""
-    made = plan.collective
+def _is_same(topology: Topology, collective: Collective, plan: Plan) -> bool:
+    """Whether a plan has the kind, nodes (by name), root, weights and demands of the collective."""
+    planned = plan.collective
 
     def names(fabric: Topology, nodes: Sequence[int]) -> list[str]:
         return [fabric.node_names[node] for node in nodes]
 
     return (
-        made.kind is asked.kind
-        and made.groups is None
-        and names(plan.topology, made.ranks) == names(topology, asked.ranks)
-        and sorted(names(plan.topology, made.forwarders)) == sorted(names(topology, asked.forwarders))
-        and (made.root, made.weights, made.demands) == (asked.root, asked.weights, asked.demands)
+        planned.kind is collective.kind
+        and planned.groups is None
+        and names(plan.topology, planned.ranks) == names(topology, collective.ranks)
+        and sorted(names(plan.topology, planned.forwarders)) == sorted(names(topology, collective.forwarders))
+        and (planned.root, planned.weights, planned.demands)
+        == (collective.root, collective.weights, collective.demands)
     )
 
 
 def _links_of(topology: Topology, part: Topology) -> Int64Array:
-    """Number in the fabric of each link of a part of it, -1 where there is none of that bandwidth."""
-    free: dict[tuple[str, str], list[int]] = {}
+    """Return the number in the fabric of each link of a part, -1 if none has the same bandwidth."""
+    free: dict[tuple[str, str], list[int]] = defaultdict(list)
     for link in range(topology.n_links - 1, -1, -1):
-        ends = (topology.node_names[topology.tails[link]], topology.node_names[topology.heads[link]])
-        free.setdefault(ends, []).append(link)
+        free[_end_names(topology, link)].append(link)
     numbers = np.full(part.n_links, -1, dtype=np.int64)
     for link in range(part.n_links):
-        ends = (part.node_names[part.tails[link]], part.node_names[part.heads[link]])
-        if free.get(ends):
-            number = free[ends].pop()
-            if topology.bandwidths[number] == part.bandwidths[link]:
-                numbers[link] = number
+        parallel = free[_end_names(part, link)]
+        if parallel and topology.bandwidths[number := parallel.pop()] == part.bandwidths[link]:
+            numbers[link] = number
     return numbers
 
 
-def _load_per_byte(
-    topology: Topology, collective: Collective, schedule: Schedule, found: Findings
-) -> list[Fraction] | None:
-    """Bytes over each link per byte of the larger buffer."""
+def _end_names(topology: Topology, link: int) -> tuple[str, str]:
+    return topology.node_names[topology.tails[link]], topology.node_names[topology.heads[link]]
+
+
+def _units_of(topology: Topology, collective: Collective, schedule: Schedule) -> tuple[list[int], int] | None:
+    """Return the units over each link, and those in the larger buffer; None unless trees or routes."""
+    paths: list[tuple[Int32Array, int]]
     if isinstance(schedule, ForestSchedule):
-        units = [0] * topology.n_links
-        for forest in schedule.forests:
-            counted = forest.path_units().tolist()
-            for number, count in enumerate(counted):
-                for link in forest.path(number).tolist():
-                    units[link] += count
-        return [Fraction(count, sum(schedule.root_multiplicity.tolist())) for count in units]
-    if isinstance(schedule, RouteSchedule):
-        units = [0] * topology.n_links
-        for number in range(schedule.n_paths):
-            for link in schedule.path(number).tolist():
-                units[link] += int(schedule.units[number])
-        whole = schedule.n_chunks * collective.pair_demands.buffer_units
-        return [Fraction(count, whole) for count in units]
-    found.add(ViolationKind.SHAPE, f"a {type(schedule).__name__}, expected trees or routes")
-    return None
-
-
-def _check_links(topology: Topology, carried: np.ndarray, found: Findings) -> None:
-    """No link may carry more than its bandwidth."""
-    over = [link for link in range(topology.n_links) if carried[link] > int(topology.bandwidths[link])]
-    found.add_all(
-        ViolationKind.LOAD,
-        over,
-        lambda link: (
-            f"link {topology.link_name(link)} carries {carried[link]} bytes/s of all jobs together, its "
-            f"bandwidth is {topology.bandwidths[link]}"
-        ),
-    )
+        total = sum(schedule.root_multiplicity.tolist())
+        paths = [
+            (forest.path(number), count)
+            for forest in schedule.forests
+            for number, count in enumerate(forest.path_units().tolist())
+        ]
+    elif isinstance(schedule, RouteSchedule):
+        total = schedule.n_chunks * collective.pair_demands.buffer_units
+        paths = [(schedule.path(number), count) for number, count in enumerate(schedule.units.tolist())]
+    else:
+        return None
+    units = [0] * topology.n_links
+    for links, count in paths:
+        for link in links.tolist():
+            units[link] += count
+    return units, total

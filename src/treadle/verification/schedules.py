@@ -1,18 +1,19 @@
-"""Independent check of a schedule: structure, physical paths or steps, exact loads, claims and witness.
+"""Independent check of a schedule: structure, physical paths or steps, exact loads, claims, certificate.
 
-Shares no code with the generators: everything is recomputed here from the values.
+Shares no code with the generators: everything is recomputed here from the values. This module verifies trees,
+and passes other schedules on to the verifier of their form.
 """
 
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import Unpack
 
 import numpy as np
 
 from treadle.schedules.alltoall.exchange import ExchangeSchedule
 from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.alltoall.timed_routes import TimedRoutes
-from treadle.schedules.certificate import Certificate
 from treadle.schedules.collective import Collective
 from treadle.schedules.factored import FactoredSchedule
 from treadle.schedules.plan import Plan
@@ -22,22 +23,14 @@ from treadle.schedules.trees.forest import ForestSchedule
 from treadle.schedules.trees.group_schedule import GroupSchedule
 from treadle.topologies.topology import Topology
 from treadle.verification.claims import Claims, Verifier, check_kind
-from treadle.verification.trees.forest_check import ForestCheck
-from treadle.verification.violations import Findings
+from treadle.verification.trees.forest_check import check_forest
 from treadle.verification.violations import Report as Report
 from treadle.verification.violations import Violation as Violation
 from treadle.verification.violations import ViolationKind as ViolationKind
 
 
 def verify(
-    topology: Topology,
-    collective: Collective,
-    schedule: Schedule,
-    *,
-    claimed_algbw: Fraction | None = None,
-    claimed_optimal_algbw: Fraction | None = None,
-    witness: Certificate | None = None,
-    limit: int = 1000,
+    topology: Topology, collective: Collective, schedule: Schedule, **claims: Unpack[Claims]
 ) -> Report:
     """Check that a schedule performs the collective on the fabric and that its claims are true.
 
@@ -47,13 +40,13 @@ def verify(
     collective : Collective
     schedule : Schedule
     claimed_algbw : Fraction, optional
-        Bytes/s; must be exactly what the loads give, neither more nor less.
+        Bytes/s; must be exactly the algbw of the loads, neither more nor less.
     claimed_optimal_algbw : Fraction, optional
-        Bytes/s; must be exactly what `witness` proves.
+        Bytes/s; must be exactly the bound that `witness` proves.
     witness : Witness, optional
-        Without a claimed optimum its bound is still held against the schedule.
+        Certificate of an upper bound, which is compared with the schedule even without a claimed optimum.
     limit : int
-        Most violations to describe; all are counted.
+        Maximum number of violations to describe, by default 1000; all are counted.
 
     Returns
     -------
@@ -61,27 +54,22 @@ def verify(
 
     Notes
     -----
-    What makes a step schedule correct is said at `steps.step_check.verify_steps`, one of groups at
-    `trees.group_check.verify_groups`, and for an all-to-all at `alltoall.exchange_check.verify_exchange` and,
-    of routes, `routes.route_check.verify_routes` and `routes.round_check.verify_timed_routes`.
+    The conditions for other schedules are listed at `steps.step_check.verify_steps` (steps),
+    `trees.group_check.verify_groups` (groups), `alltoall.exchange_check.verify_exchange` (steps of an
+    all-to-all), `routes.route_check.verify_routes` and `routes.round_check.verify_timed_routes` (routes).
 
-    Forests are correct if every tree spans the ranks from its root; every edge's paths carry the tree's
-    multiplicity along links that join, through switches and declared forwarders only; and the trees per root
-    are in proportion to the shards (allreduce: any positive number). A path may begin at a multicasting
-    switch (BROADCAST), or end at an aggregating one (REDUCE), if for each of its units the data gets there:
-    a switch has the data of a unit tree when a path of that tree passes through it whose own beginning has
-    the data, and so on from the root. The links' loads of all forests add up; algbw is R * min(b_e / load_e)
-    over the links and, for compute nodes with an injection cap, the cap over the load in and out.
+    Forests are correct if every tree spans the ranks from its root; the paths of every edge carry the
+    multiplicity of the tree over contiguous links, through switches and declared forwarders only; and the
+    trees per root are proportional to the shards (allreduce: any positive number). A path may begin at a
+    multicast switch (BROADCAST), or end at an aggregation switch (REDUCE), if the data of each of its units
+    arrive there: a switch has the data of a unit tree if a path of that tree passes through it and the start
+    of that path has the data, and so on from the root. The link loads of all forests add up; algbw is
+    R * min(b_e / load_e) over the links and, for compute nodes with an injection cap, the cap over the load
+    in and out.
 
     Time is linear in the entries of the forests, with about twenty numpy calls per tree; trees with pruned
-    paths take a pass over their entries per level besides.
+    paths also take one pass over their entries per level.
     """
-    claims: Claims = {
-        "claimed_algbw": claimed_algbw,
-        "claimed_optimal_algbw": claimed_optimal_algbw,
-        "witness": witness,
-        "limit": limit,
-    }
     if isinstance(schedule, StepSchedule):
         from treadle.verification.steps.step_check import verify_steps
 
@@ -108,21 +96,25 @@ def verify(
         return verify_groups(topology, collective, schedule, **claims)
     assert isinstance(schedule, ForestSchedule)
     judge = Verifier(topology, collective, **claims)
-    heights: list[int] = []
-    loads = np.zeros(topology.n_links, dtype=object)
-    if judge.is_sound and _check_shape(collective, schedule, judge.found):
-        for forest in schedule.forests:
-            check = ForestCheck(topology, collective, forest, judge.found)
-            heights.append(check.run())
-            loads += check.link_loads()
+    if not judge.is_sound or not check_kind(collective, schedule, judge.found):
+        return judge.report()
+    if schedule.n_ranks != collective.n_ranks:  # all forests have as many
+        judge.found.add(
+            ViolationKind.SHAPE,
+            f"{schedule.forests[0].direction} forest has {schedule.n_ranks} ranks, the collective "
+            f"{collective.n_ranks}",
+        )
+        return judge.report()
+    checked = [check_forest(topology, collective, forest, judge.found) for forest in schedule.forests]
     if not judge.is_sound:
         return judge.report()
+    heights, loads = zip(*checked, strict=True)
     total = sum(schedule.root_multiplicity.tolist())  # Python ints: the array's own sum could wrap
-    return judge.report_loads(loads, total, height_max=max(heights))
+    return judge.report_loads(np.sum(loads, axis=0), total, height_max=max(heights))
 
 
 def pipelined_algbw(topology: Topology, collective: Collective, schedule: Schedule) -> Fraction | None:
-    """Return the rate of a sound step schedule as messages are cut into ever more slices; None for others.
+    """Return the limit of the algbw of a sound step schedule as slices get more; None for other schedules.
 
     Parameters
     ----------
@@ -146,29 +138,16 @@ def pipelined_algbw(topology: Topology, collective: Collective, schedule: Schedu
     return None
 
 
-def _check_shape(collective: Collective, schedule: ForestSchedule, found: Findings) -> bool:
-    if not check_kind(collective, schedule, found):
-        return False
-    for forest in schedule.forests:
-        if forest.n_ranks != collective.n_ranks:
-            found.add(
-                ViolationKind.SHAPE,
-                f"{forest.direction} forest has {forest.n_ranks} ranks, the collective {collective.n_ranks}",
-            )
-            return False
-    return True
-
-
 def verify_plan(plan: Plan, *, topology: Topology | None = None, limit: int = 1000) -> tuple[Report, ...]:
-    """Check every entry of a plan; its claims are held against the last one.
+    """Check every entry of a plan; its claims are compared with the last one.
 
     Parameters
     ----------
     plan : Plan
     topology : Topology, optional
-        The fabric to check against, if the one inside the plan is not to be trusted.
+        The fabric to check against, if the one in the plan is not trusted.
     limit : int
-        Most violations to describe per entry; all are counted.
+        Maximum number of violations to describe per entry; all are counted.
 
     Returns
     -------

@@ -1,9 +1,9 @@
-"""What a verifier says: violations with their places, and the report."""
+"""Results of a verification: violations with their locations, and the report that lists them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from fractions import Fraction
 from typing import Any
@@ -12,54 +12,53 @@ from numpy.typing import NDArray
 
 
 class ViolationKind(StrEnum):
-    """What is wrong, by the part of the definition that is broken."""
+    """The part of the definition that a schedule violates."""
 
     MEMBERSHIP = "membership"
-    """Ranks and forwarders are not the fabric's compute nodes."""
+    """Ranks and forwarders are not the compute nodes of the fabric."""
     SHAPE = "shape"
-    """The schedule is for another collective or number of ranks, or a tree's arrays do not fit together."""
+    """The schedule is for another collective or number of ranks, or a tree has inconsistent arrays."""
     SHARES = "shares"
-    """Trees per root do not add up, or are not in proportion to the shards."""
+    """Trees per root do not add up, or are not proportional to the shards."""
     SPAN = "span"
     """A tree does not reach every rank from its root."""
     UNITS = "units"
-    """An edge's paths do not carry the tree's multiplicity."""
+    """The paths of an edge do not carry the multiplicity of the tree."""
     PATH = "path"
-    """A path is no walk through switches and forwarders."""
+    """A path is not a walk through switches and forwarders."""
     ENDS = "ends"
     """A path does not join the ranks of its edge."""
     SUPPLY = "supply"
-    """A path begins (ends) at a capable switch that no other edge of its unit tree feeds (drains)."""
+    """A path begins (ends) at an in-network switch that no other edge of its unit tree feeds (drains)."""
     CAPACITY = "capacity"
-    """Trees of a piece take a capacity unit twice, or one that its link does not have."""
+    """Trees of a subproblem use a capacity unit twice, or one that its link does not have."""
     GLUE = "glue"
-    """Pieces do not fit together: what crosses a border goes on nowhere, or comes from nowhere."""
+    """Subproblems do not fit together: data cross a boundary but do not continue, or have no source."""
     LINK = "link"
-    """A send uses no link of the fabric, a self-loop, or a link that ends at a switch; or a switch that does
-    not copy or add up."""
+    """A send uses an unknown link, a self-loop, a link to a switch, or an operation that a switch lacks."""
     HELD = "held"
-    """A send carries what its tail does not hold at the beginning of the step."""
+    """A send carries chunks that its tail does not hold at the beginning of the step."""
     DELIVERY = "delivery"
     """A chunk never reaches a rank, or a rank's contribution never reaches the sum."""
     DOUBLE = "double"
     """A contribution would be added twice."""
     DEADLOCK = "deadlock"
-    """The links of a layer wait for each other in a circle."""
+    """The links of a virtual channel form a dependency cycle."""
     LIMIT = "limit"
-    """More routes to a destination, or more layers, than are allowed."""
+    """The number of routes to a destination, or of layers, exceeds the limit."""
     LOAD = "load"
-    """A link or host carries more than the claimed algbw leaves room for."""
+    """A link or host carries more than its bandwidth allows at the claimed algbw."""
     CLAIM = "claim"
-    """The claimed algbw is not the one that the loads give."""
+    """The claimed algbw differs from the one that follows from the loads."""
     TEXT = "text"
-    """Of somebody else's file: its own judge found it, or it cannot be put on the fabric."""
+    """A third-party file is wrong by the rules of its format, or does not fit the fabric."""
     BOUND = "bound"
-    """The claimed optimum is not what the witness proves, or lies below the schedule."""
+    """The claimed optimum is not the bound that the certificate proves, or lies below the schedule."""
 
 
 @dataclass(frozen=True)
 class Violation:
-    """One thing that is wrong, and where, in one line."""
+    """One violation, with its location, in one line."""
 
     kind: ViolationKind
     message: str
@@ -70,28 +69,28 @@ class Violation:
 
 @dataclass(frozen=True)
 class Report:
-    """What `verify` found.
+    """Result of `verify`.
 
     Parameters
     ----------
     violations : tuple of Violation
-        The first ones, up to the limit asked for.
+        The first violations, up to the limit.
     n_violations : int
-        How many there are in all.
+        Number of all violations.
     algbw : Fraction, optional
-        Bytes/s from the exact loads, of steps as one waits for the other; None if the schedule is malformed.
+        Bytes/s by the exact loads, for steps that wait for each other; None if the schedule is malformed.
     bound : Fraction, optional
-        Bytes/s that the witness proves to be the most possible; None without a witness that proves one.
+        Upper bound that the certificate proves, bytes/s; None without a valid certificate.
     height_max : int, optional
-        Greatest number of logical hops from a root; None if the schedule is malformed, or made of steps.
+        Largest tree height; None if the schedule is malformed or has no trees.
     n_steps : int, optional
-        Communication steps of a step schedule, rounds of routes; None if it is malformed, and for forests.
+        Number of steps of a step schedule, or rounds of timed routes; None if malformed, and for trees.
     n_layers : int, optional
-        Layers of routes; None if they are malformed, and for other schedules.
+        Number of layers of routes; None if they are malformed, and for other schedules.
     height_is_exact : bool
-        False where `height_max` is a bound that no tree exceeds, of some factored forests.
+        False if `height_max` is only an upper bound, as for some factored forests.
     pipelined_algbw : Fraction, optional
-        Of steps, bytes/s: what messages cut into ever more slices reach; None for other schedules.
+        Limit of the algbw of steps as messages are cut into more slices, bytes/s; None for other schedules.
     """
 
     violations: tuple[Violation, ...]
@@ -106,23 +105,23 @@ class Report:
 
     @property
     def rate(self) -> Fraction | None:
-        """Asymptotic algbw, bytes/s: what the busiest link allows; None if the schedule is malformed."""
+        """Asymptotic algbw allowed by the busiest link, bytes/s; None if the schedule is malformed."""
         return self.pipelined_algbw or self.algbw
 
     @property
     def is_ok(self) -> bool:
-        """Nothing is wrong."""
+        """Whether no violation was found."""
         return self.n_violations == 0
 
     @property
     def is_optimal(self) -> bool:
-        """Nothing is wrong, and the schedule attains the bound that the witness proves."""
+        """Whether no violation was found and the schedule attains the bound of the certificate."""
         return self.is_ok and self.bound is not None and self.rate == self.bound
 
 
 @dataclass
 class Findings:
-    """Collects violations; describes the first `limit`, counts all."""
+    """Collector of violations: describes the first `limit`, counts all."""
 
     limit: int
     total: int = 0
@@ -136,16 +135,20 @@ class Findings:
         self, kind: ViolationKind, wrong: Sequence[Any] | NDArray[Any], describe: Callable[[Any], str]
     ) -> None:
         """Add a violation for each item; `describe` is called only for those that are kept."""
-        room = max(0, self.limit - len(self.kept))
-        self.kept.extend(Violation(kind, describe(item)) for item in wrong[:room])
+        self.kept += [Violation(kind, describe(item)) for item in wrong[: self._n_left()]]
         self.total += len(wrong)
 
     def adopt(self, place: str, other: Findings) -> None:
-        """Add what was found at one place, each with its name."""
-        room = max(0, self.limit - len(self.kept))
-        self.kept.extend(Violation(one.kind, f"{place}: {one.message}") for one in other.kept[:room])
+        """Add the violations of one part of the schedule, each with the name of that part."""
+        self.kept += [
+            replace(violation, message=f"{place}: {violation.message}")
+            for violation in other.kept[: self._n_left()]
+        ]
         self.total += other.total
 
+    def _n_left(self) -> int:
+        return max(0, self.limit - len(self.kept))
+
     def report(self, **facts: Any) -> Report:
-        """What was found, and what was measured on the way: `facts` are of `Report`."""
+        """Return the report of all violations, with further fields of `Report`."""
         return Report(tuple(self.kept), self.total, **facts)

@@ -43,7 +43,7 @@ def test_jobs_are_bounded_solved_and_verified(file: str, capsys: pytest.CaptureF
     assert main(["verify", "plans"]) == 0
     assert "optimal      yes: links carry all jobs at these rates" in capsys.readouterr().out
     assert main(["verify", "plans", "--topology", "ring:4"]) == 1
-    assert "which the fabric has not so" in capsys.readouterr().out
+    assert "that the fabric does not have" in capsys.readouterr().out
     for plan in Path("plans").glob("*.plan"):
         assert main(["verify", str(plan), "-q"]) == 0
 

@@ -166,8 +166,8 @@ def test_what_is_no_allgather_of_trees_is_refused() -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (("box0.nvswitch", "box0.ghost", 1), "goes through box0.ghost, which dgx_a100(2) has not"),
-        (("ib0", "box0.nic1", 1), "has not all of its links"),
+        (("box0.nvswitch", "box0.ghost", 1), "passes box0.ghost, which dgx_a100(2) does not have"),
+        (("ib0", "box0.nic1", 1), "does not have all of its links"),
     ],
 )
 def test_a_path_over_what_the_fabric_has_not_is_a_fault(

@@ -220,7 +220,7 @@ def test_a_send_that_cannot_be_placed_is_one_violation(tmp_path: Path) -> None:
         builder.duplex(str(number), str(number + 1), 1)
     placed = route_file(text(tmp_path, foreign_files.taccl_ring_allgather(4)), builder.build())
     (violation,) = placed.report.violations
-    assert "rank 3 sends to rank 0 (3 messages), and no way leads" in violation.message
+    assert "rank 3 sends to rank 0 (3 messages), but no path leads" in violation.message
 
 
 def test_plans_and_values_stand_beside_texts(tmp_path: Path) -> None:
@@ -385,7 +385,7 @@ def test_rings_of_nccl_in_several_boxes(tmp_path: Path) -> None:
         path, make_problem("dgx_a100(2, 2)", "allgather")
     )  # GPU 0 meets GPU 1 of the next box
     assert rails.notes[2] == "ways over another GPU of a box (PXN), which NCCL uses on rails, are not placed"
-    assert "no way leads through switches" in format_violations(rails.report.violations[0])
+    assert "no path leads through switches" in format_violations(rails.report.violations[0])
     path.write_text(graph_of("012"), encoding="utf-8")
     (wrong,) = route_schedule(path, make_problem(fabric, "allgather")).report.violations
     assert format_violations(wrong) == "the file is of boxes of 3 GPUs, the fabric has boxes of 2"

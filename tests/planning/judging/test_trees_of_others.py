@@ -102,5 +102,5 @@ def test_links_that_are_not_there() -> None:
     found = forest_of_trees(trees(tree(0, {1: 0, 2: 0})), make_problem(path(), "broadcast", root=0))
     assert not isinstance(found, tuple)
     assert found.faults == (
-        "rank 0 sends to rank 2 (1 messages), and no way leads through switches from a to c of path",
+        "rank 0 sends to rank 2 (1 messages), but no path leads through switches from a to c of path",
     )

@@ -35,7 +35,7 @@ def test_messages_take_turns_between_equal_ways() -> None:
     taken = [fabric.link_name(way[0]) for way in placement.ways if way]
     assert taken == ["g0->ib", "g0->ib2", "g0->ib2", "g0->left"]
     assert placement.notes == (
-        "1 of 2 pairs of ranks have several equal ways: each message takes the least loaded",
+        "1 of 2 pairs of ranks have several equal paths: each message takes the least loaded",
     )
 
 
@@ -54,7 +54,7 @@ def test_a_pair_that_nothing_joins_is_named_once() -> None:
     collective = on_all_ranks(fabric, CollectiveKind.ALLGATHER)
     found = route_messages(fabric, collective, [(0, 2, (), 1), (0, 1, (), 1), (0, 2, (), 5)])
     (fault,) = found.faults
-    assert fault.startswith("rank 0 sends to rank 2 (2 messages), and no way leads through switches from ")
+    assert fault.startswith("rank 0 sends to rank 2 (2 messages), but no path leads through switches from ")
     assert found.ways[0] is None
     assert found.ways[1] is not None
 
@@ -80,7 +80,7 @@ def test_different_names_mean_different_switches_where_that_can_be() -> None:
     assert all(not set(nodes) & {found.nodes[name]} for name, nodes in found.others.items())
     placed = route_messages(fabric, collective, [(0, 2, ("p",), 1), (1, 3, ("q",), 1)])
     assert placed.notes == (
-        "switches that the file names may be several of the fabric's: p is taken as ib, and may be ib2; q is "
+        "switches of the file may be several of the fabric's: p is taken as ib, and may be ib2; q is "
         "taken as ib2, and may be ib",
     )
 
@@ -117,7 +117,7 @@ def test_names_that_the_fabric_has_are_its_own() -> None:
     assert found.strangers == ("ghost",)
     places = {(0, ("ib2",), 2): "line 2", (1, ("ghost",), 3): "line 7"}
     assert route_messages(fabric, collective, messages, places).faults == (
-        "line 7: the path from rank 1 to rank 3 goes through ghost, which boxes has not",
+        "line 7: the path from rank 1 to rank 3 passes ghost, which boxes does not have",
     )
 
 
@@ -127,10 +127,10 @@ def test_a_named_way_that_is_none_is_told_or_a_fault() -> None:
     messages = [(0, 2, ("left",), 1), (0, 1, ("left",), 1)]
     found = route_messages(fabric, collective, messages)
     assert not found.faults
-    assert "1 named way of the file not in the fabric, first 0 to 2 via left" in found.notes[0]
+    assert "1 named path of the file not in the fabric, first 0 to 2 via left" in found.notes[0]
     places = {(0, ("left",), 2): "line 3", (0, ("left",), 1): "line 3"}
     assert route_messages(fabric, collective, messages, places).faults == (
-        "line 3: the path from rank 0 to rank 2 goes through left, and boxes has not all of its links",
+        "line 3: the path from rank 0 to rank 2 passes left, but boxes does not have all of its links",
     )
 
 
@@ -139,8 +139,8 @@ def test_binding_names_without_counterpart_are_a_fault() -> None:
     collective = on_all_ranks(fabric, CollectiveKind.ALLGATHER)
     (fault,) = route_messages(fabric, collective, [(0, 1, ("sw",), 1)], {(0, ("sw",), 1): "line 3"}).faults
     assert fault == (
-        "line 3: the path from rank 0 to rank 1 goes through sw, and no switches of complete(4) were found "
-        "that are joined as the file's"
+        "line 3: the path from rank 0 to rank 1 passes sw, but complete(4) has no switches with the "
+        "file's links"
     )
 
 

@@ -97,7 +97,9 @@ def test_names_on_the_way_stay_with_their_sends() -> None:
 
 def test_what_has_not_come_cannot_be_sent() -> None:
     frame = SendsFrame(CollectiveKind.ALLGATHER, 3, 3, [0, 1, 2, 3])
-    with pytest.raises(ScheduleError, match="rank 1 sends chunk 0 to rank 2: it has not come there by then"):
+    with pytest.raises(
+        ScheduleError, match="rank 1 sends chunk 0 to rank 2: it has not arrived there by then"
+    ):
         program_of_sends(frame, [TimedSend(0, 0, 1, 0, 1), TimedSend(0, 1, 2, 0, 1)])
     with pytest.raises(ScheduleError, match="no such chunks"):
         program_of_sends(frame, [TimedSend(0, 0, 1, 2, 2)])

@@ -162,7 +162,7 @@ def test_what_programs_cannot_do_is_refused() -> None:
         lower(topology, collective, replace(routes, path_links=routes.path_links.clip(24)))
     with pytest.raises(ScheduleError, match="does not join its ranks"):
         lower(topology, collective, replace(routes, path_links=np.roll(routes.path_links, 1)))
-    with pytest.raises(ScheduleError, match="sets out, or twice"):
+    with pytest.raises(ScheduleError, match="not sent exactly once"):
         lower(topology, collective, TimedRoutes(routes, np.array([0, 1]), np.array([0])))
     fine = replace(routes, n_chunks=2**24 // 4 * 4, units=routes.units * (2**24 // 4))
     assert lower(topology, collective, fine).n_chunks <= 8 * 4  # equal weights need few chunks

@@ -337,14 +337,18 @@ def test_whole_buffer_allreduce_needs_no_relay() -> None:
 @pytest.mark.parametrize(
     ("kind", "sends", "message"),
     [
-        (CollectiveKind.ALLGATHER, [(0, 1, 0, 0, 1)], "step 0: rank 1 sends a piece that it does not have"),
+        (CollectiveKind.ALLGATHER, [(0, 1, 0, 0, 1)], "step 0: rank 1 sends chunks that it does not have"),
         (CollectiveKind.ALLGATHER, [(0, 0, 0, 0, 1), (0, 1, 0, 0, 1)], "does not have yet, to rank 2"),
         (
             CollectiveKind.ALLGATHER,
             [(0, 0, 0, 0, 1), (0, 1, 1, 0, 1)],
-            "rank 0 never gets a piece of which rank 1",
+            "rank 0 never gets some chunks owned by rank 1",
         ),
-        (CollectiveKind.REDUCE_SCATTER, [(0, 2, 0, 0, 1)], "rank 0 has no part in a piece of which rank 1"),
+        (
+            CollectiveKind.REDUCE_SCATTER,
+            [(0, 2, 0, 0, 1)],
+            "rank 0 does not contribute to some chunks owned by rank 1",
+        ),
         (
             CollectiveKind.REDUCE_SCATTER,
             [(0, 2, 0, 0, 1), (0, 2, 1, 0, 1)],
@@ -376,13 +380,13 @@ def test_misfits_are_refused() -> None:
             {},
             collective,
             replace(schedule, broadcast=replace(steps, homes=[0, 0, 1])),
-            "rank 0 is the home of 2 shards, expected 1",
+            "rank 0 owns 2 shards, expected 1",
         ),
         (
             {},
             broadcast,
             StepSchedule(CollectiveKind.BROADCAST, broadcast=steps),
-            "rank 0 is the home of 1 shards, expected 0",
+            "rank 0 owns 1 shards, expected 0",
         ),
         (
             {},
@@ -418,11 +422,13 @@ def test_only_ranks_have_programs() -> None:
         return StepSchedule(CollectiveKind.BROADCAST, broadcast=steps)
 
     assert reference_errors(lower_steps(topology, collective, schedule(4))) == []
-    with pytest.raises(InfeasibleError, match="use link a->relay, but 'relay' is no rank and has no program"):
+    with pytest.raises(
+        InfeasibleError, match="use link a->relay, but 'relay' is not a rank and has no program"
+    ):
         lower_steps(topology, collective, schedule(0, 1))
-    with pytest.raises(InfeasibleError, match="'sw' is no rank"):
+    with pytest.raises(InfeasibleError, match="'sw' is not a rank"):
         lower_steps(topology, collective, schedule(4, 2))
-    with pytest.raises(ScheduleError, match="leads nowhere"):
+    with pytest.raises(ScheduleError, match="is a self-loop"):
         lower_steps(topology, collective, schedule(4, 5))
 
 

@@ -96,7 +96,7 @@ def test_shares_without_a_common_measure_are_refused_before_memory_is_taken() ->
         builder.link(tail, head, bandwidth)
     topology = builder.build()
     plan = solve(topology, "broadcast", root=0, exact=True).plan
-    expected = r"need \d{9,} equal chunks .*fewer trees \(--trees or --max-trees, not --exact"
+    expected = r"need \d{9,} equal chunks .*smaller number of trees \(--trees or --max-trees, not --exact"
     with pytest.raises(InfeasibleError, match=expected):
         lower(topology, plan.collective, plan.entries[-1].schedule)
     few = solve(topology, "broadcast", root=0).plan
@@ -155,7 +155,7 @@ def test_trees_that_are_none_have_no_program() -> None:
     for made, said in (
         (two, "the schedule has 2 ranks, the collective 3"),
         (ForestSchedule(schedule.kind, broadcast=empty), "the schedule has no trees"),
-        (replace(schedule, broadcast=beyond), "forest: path links must be 0 to 5"),
+        (replace(schedule, broadcast=beyond), "forest: link 6, expected links from 0 to 5"),
         (
             replace(schedule, broadcast=replace(forest, entry_units=more)),
             f"tree of root 0: the paths above rank 1 carry {more[0]} units, expected {more[0] - 1}",

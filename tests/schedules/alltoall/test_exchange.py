@@ -250,7 +250,7 @@ def test_windows_of_pieces_change_nothing(monkeypatch: pytest.MonkeyPatch) -> No
     schedule = samples.over_shortest_paths(torus, collective, rounds=4)
     found = [samples.mutants(torus, schedule, seed=seed) for seed in range(4)]
     whole = [[verify(torus, collective, mutant) for mutant in row] for row in found]
-    monkeypatch.setattr("treadle.verification.alltoall.exchange_flow._ROWS", 7)
+    monkeypatch.setattr("treadle.verification.alltoall.exchange_check._ROWS", 7)
     for row, reports in zip(found, whole, strict=True):
         for mutant, report in zip(row, reports, strict=True):
             again = verify(torus, collective, mutant)

@@ -80,7 +80,7 @@ def test_what_is_no_way_and_no_home_is_named() -> None:
 
     links = steps.way_links.copy()
     links[1] = links[0]
-    assert "does not go on from the one before" in found(replace(steps, way_links=links))[0]
+    assert "does not continue the link before" in found(replace(steps, way_links=links))[0]
     links = steps.way_links.copy()
     links[0] = fabric.n_links
     assert "the fabric has only links 0 to 7" in found(replace(steps, way_links=links))[0]

@@ -371,16 +371,16 @@ def test_what_is_wrong_is_told_of_whole_forests_and_the_outermost_piece() -> Non
     assert told(few, schedule) == ["membership: compute node 'g1.2' is neither a rank nor a forwarder"]
     passing = replace(few, forwarders=collective.ranks[5:])
     assert told(passing, schedule) == ["shape: broadcast forest has 6 ranks, the collective 5"]
-    with pytest.raises(ScheduleError, match=r"^the plan is wrong: verify it$"):
+    with pytest.raises(ScheduleError, match=r"^plan: it is not correct; run treadle verify on it$"):
         factored_check.factored_loads(topology, passing, schedule)
     border = Crossings(*(np.array(column) for column in ([0], [0], [1], [0], [0], [0], [0], [0, 1], [0])))
     assert told(collective, _with_piece(schedule, 0, exits=border)) == [
         "capacity: broadcast layer 0, kind 0: unit 0 of local link 0 is taken twice",
         "capacity: broadcast layer 0, kind 0: local link 0 carries 2 units; it has 1",
-        "glue: broadcast layer 0, piece 0 has a border; it is the outermost",
+        "glue: broadcast layer 0, subproblem 0 has a boundary; it is the outermost",
     ]
     assert told(collective, _with_piece(schedule, 0, entrances=border))[-1] == (
-        "glue: broadcast layer 0, piece 0 has a border; it is the outermost"
+        "glue: broadcast layer 0, subproblem 0 has a boundary; it is the outermost"
     )
 
 
@@ -392,7 +392,7 @@ def test_a_forest_without_trees_is_told() -> None:
     forest: Any = FactoredForest(Direction.BROADCAST, [0, 0], (layer,))
     schedule = FactoredSchedule(CollectiveKind.ALLGATHER, broadcast=forest)
     report = verify(ring, on_all_ranks(ring, CollectiveKind.ALLGATHER), schedule)
-    assert [str(one) for one in report.violations] == ["shares: broadcast: there is no tree"]
+    assert [str(one) for one in report.violations] == ["shares: broadcast: the forest has no trees"]
     assert [*forest.trees(0)] == []
     assert forest.explicit().n_trees == 0
 

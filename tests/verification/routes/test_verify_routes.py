@@ -150,7 +150,7 @@ def test_what_adapters_hold_and_how_far_routes_go() -> None:
     assert told(verify_routes(FABRIC, ODD, made(), max_routes=1, max_layers=2, max_hops=2)) == [
         "limit: rank 0 to rank 2: 2 routes, at most 1 fit",
         "limit: 3 layers are used, at most 2 fit",
-        "limit: path 2, rank 0 to rank 2: 3 hops, at most 2 may be",
+        "limit: path 2, rank 0 to rank 2: 3 hops, at most 2 are allowed",
     ]
     risen = replace(made(), hop_layer=np.array([0, 0, 0, 1, 1, 4, 0, 0, 2]))
     assert verify_routes(FABRIC, ODD, risen, max_layers=5).n_layers == 5
@@ -166,7 +166,7 @@ def test_routes_for_others_are_told() -> None:
     two = Collective(CollectiveKind.ALLTOALL, (2, 0), forwarders=(1,))
     report = verify_routes(FABRIC, two, made(), claimed_optimal_algbw=Fraction(1))
     assert told(report) == [
-        "bound: optimal algbw 1 bytes/s is claimed without a witness",
+        "bound: optimal algbw 1 bytes/s is claimed without a certificate",
         "shape: the routes are for 3 ranks, the collective has 2",
     ]
 
@@ -180,14 +180,14 @@ def test_a_bound_on_what_leaves_the_first_rank() -> None:
     report = verify_routes(fabric(b=4), ODD, made(), claimed_optimal_algbw=Fraction(7), witness=witness)
     assert (report.bound, told(report)) == (
         best,
-        ["bound: the witness proves 36/5 bytes/s, not the claimed optimum 7"],
+        ["bound: the certificate proves 36/5 bytes/s, not the claimed optimum 7"],
     )
     report = verify_routes(FABRIC, ODD, made((0, None)), witness=witness)
     assert (report.bound, report.n_violations) == (best, 1)
     through = replace(witness, hosts=np.array([[0, 1]]))
     assert told(verify_routes(fabric(b=4), ODD, made(), witness=through)) == [
-        "bound: the witness counts what passes through hosts with an injection cap, which routes leave to "
-        "cards"
+        "bound: the certificate counts data that pass through hosts with an injection cap, but routes leave "
+        "these to adapters"
     ]
 
 

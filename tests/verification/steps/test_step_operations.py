@@ -94,7 +94,7 @@ def test_what_is_no_operation_is_refused() -> None:
     for other in (blind, by_itself):
         report = judged(other, steps)
         assert {violation.kind for violation in report.violations} == {ViolationKind.LINK}
-        assert "no switch that adds up" in report.violations[0].message
+        assert "not a GPU-initiated switch that aggregates" in report.violations[0].message
     no_copies = replace(fabric, multicast=np.zeros(5, dtype=np.bool_))
     assert judged(no_copies, steps).is_ok
     assert not judged(blind.transpose(), reverse(steps)).is_ok
@@ -223,12 +223,12 @@ def test_ways_that_are_no_walks_are_named() -> None:
         ([(2, 1), (8, 1)], ["reduce ways take link 8: the fabric has only links 0 to 7"]),
         (
             [(2, 1), (4, 6)],
-            ["reduce way 1: link 6 (r3->s) does not go on from the one before, or leads nowhere"],
+            ["reduce way 1: link 6 (r3->s) does not continue the link before it, or is a self-loop"],
         ),
         (
             [(3, 1), (4, 5, 4, 3, 7)],
             [
-                f"reduce way {way}: link {link} does not go on from the one before, or leads nowhere"
+                f"reduce way {way}: link {link} does not continue the link before it, or is a self-loop"
                 for way, link in ((0, "1 (s->r0)"), (1, "7 (s->r3)"))
             ],
         ),

@@ -277,8 +277,8 @@ def test_double_is_named_with_its_chunks() -> None:
         samples.schedule_of(CollectiveKind.REDUCE, steps),
     )
     assert [str(violation) for violation in report.violations] == [
-        "double: reduce step 0, link 2 (n2->n1), shard 0: what n2 has of chunks 1-3 reaches home by another "
-        "send too, so it would be added twice"
+        "double: reduce step 0, link 2 (n2->n1), shard 0: what n2 has of chunks 1-3 reaches the owner by "
+        "another send too, so it would be added twice"
     ]
 
 
@@ -339,7 +339,7 @@ def test_shapes() -> None:
         (
             Collective(CollectiveKind.BROADCAST, ranks, root=1),
             rooted,
-            [f"rank {rank} is home of 1 shards, expected all at root 1" for rank in (0, 2)],
+            [f"rank {rank} owns 1 shards, expected all at root 1" for rank in (0, 2)],
         ),
         (
             Collective(ALLGATHER, (0, 1), forwarders=(2,)),
@@ -349,7 +349,7 @@ def test_shapes() -> None:
         (
             Collective(ALLGATHER, ranks),
             samples.schedule_of(ALLGATHER, replace(steps, homes=[0, 0, 1])),
-            ["rank 0 is home of 2 shards, expected 1", "rank 2 is home of 0 shards, expected 1"],
+            ["rank 0 owns 2 shards, expected 1", "rank 2 owns 0 shards, expected 1"],
         ),
         (
             Collective(ALLGATHER, ranks),
@@ -359,7 +359,7 @@ def test_shapes() -> None:
         (
             Collective(ALLGATHER, ranks),
             twice,
-            ["shards have several homes, expected only between the phases of an allreduce"],
+            ["shards have several owners, expected only between the phases of an allreduce"],
         ),
     ):
         report = verify(topology, collective, changed)

@@ -143,7 +143,7 @@ def test_a_copy_is_of_an_operation_of_its_parent() -> None:
     bad = report({1: (0, 5), 2: (0, 6), 3: (7,)}, [-1, 0, 0, 1])
     assert kinds(bad) == {ViolationKind.SUPPLY}
     assert "leaves w" not in bad.violations[0].message
-    assert "reaches w by another edge of its parent's; the switch works for ranks that ask" in (
+    assert "reaches w by another edge of its parent; the switch is GPU-initiated" in (
         bad.violations[0].message
     )
 

@@ -1,1 +1,1 @@
-"""Schedules of others: messages between ranks, and the physical ways that they take on a fabric."""
+"""Third-party schedules: messages between ranks, and the physical paths that they take on a fabric."""

@@ -1,55 +1,48 @@
-"""Physical ways between ranks, where all that is known is who sends to whom."""
+"""Physical paths between ranks for messages without paths, e.g. those of third-party files."""
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
 from functools import cache
+from itertools import pairwise
 
+from treadle.arrays import mask_of
 from treadle.schedules.collective import Collective
 from treadle.topologies.topology import Topology
 
 Links = tuple[int, ...]
 
 MOST_WAYS = 64
-"""Equal ways between two ranks that are told apart; where there are more, the others stay unused."""
+"""Maximum number of equal paths between two ranks that are used."""
 
 
 class PhysicalPaths:
-    """The ways of a fabric that lead from rank to rank through switches and forwarders alone.
+    """The paths of a fabric from rank to rank that pass only switches and forwarders.
 
-    Of all ways those of the fewest links are taken, and of these the widest: those whose narrowest link is
-    the fastest. All that are left are equal: parallel links, planes, spines.
-
-    Parameters
-    ----------
-    topology : Topology
-    collective : Collective
-        Whose ranks end ways, and never lie on them.
+    Among all paths those with the fewest links are used, and of these the widest: those whose slowest link is
+    the fastest. The remaining paths are equal: parallel links, planes, spines. Ranks of the collective are
+    ends of paths, and never inside them.
     """
 
     def __init__(self, topology: Topology, collective: Collective) -> None:
         self.topology, self.ranks = topology, collective.ranks
-        self._is_rank = [False] * topology.n_nodes
-        for node in collective.ranks:
-            self._is_rank[node] = True
+        self._is_rank = mask_of(topology.n_nodes, list(collective.ranks)).tolist()
         self._leaving: list[list[int]] = [[] for _ in range(topology.n_nodes)]
         self._tails, self._heads = topology.tails.tolist(), topology.heads.tolist()
         self._widths = topology.bandwidths.tolist()
         for link, tail in enumerate(self._tails):
             self._leaving[tail].append(link)
-        self._from = cache(self._searched)
+        self._from = cache(self._search)
         self.between = cache(self._between)
 
-    def _searched(self, tail: int) -> tuple[list[int], list[int], list[list[int]]]:
-        """Distance and width of every node from a rank, and the links by which the shortest ways come in."""
+    def _search(self, tail: int) -> tuple[list[int], list[int], list[list[int]]]:
+        """Return distance and width of every node from a rank, and the last links of the shortest paths."""
         n = self.topology.n_nodes
         distance, width = [-1] * n, [0] * n
         entering: list[list[int]] = [[] for _ in range(n)]
         distance[tail], width[tail] = 0, 2**62
-        waiting = deque([tail])
-        while waiting:
-            node = waiting.popleft()
+        waiting = [tail]
+        for node in waiting:  # grows on the way
             if node != tail and self._is_rank[node]:
                 continue
             for link in self._leaving[node]:
@@ -63,7 +56,7 @@ class PhysicalPaths:
         return distance, width, entering
 
     def _between(self, sender: int, receiver: int) -> tuple[Links, ...]:
-        """All equal ways between two ranks, in the order of their links; none if nothing leads there."""
+        """Return all equal paths between two ranks, in the order of their links."""
         tail, head = self.ranks[sender], self.ranks[receiver]
         distance, width, entering = self._from(tail)
         if distance[head] <= 0:
@@ -82,11 +75,9 @@ class PhysicalPaths:
         return tuple(sorted(found))
 
     def along(self, sender: int, receiver: int, through: Sequence[int]) -> tuple[Links, ...]:
-        """The ways between two ranks over just these nodes, one for each choice of parallel links."""
+        """Return the paths between two ranks over exactly these nodes, for each choice of parallel links."""
         found: list[Links] = [()]
-        node = self.ranks[sender]
-        for following in (*through, self.ranks[receiver]):
+        for node, following in pairwise([self.ranks[sender], *through, self.ranks[receiver]]):
             links = [link for link in self._leaving[node] if self._heads[link] == following]
-            found = [(*way, link) for way in found for link in links][:MOST_WAYS]
-            node = following
+            found = [(*path, link) for path in found for link in links][:MOST_WAYS]
         return tuple(found)

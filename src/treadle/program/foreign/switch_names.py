@@ -1,13 +1,14 @@
-"""Which switches of a fabric are meant by the names that a file of others gives to its own.
+"""Switches of a fabric that the names in a third-party file mean.
 
-A name that the fabric has means that switch. Any other switch of the file stands between neighbours, and so
-must its counterpart: candidates that lack a link to every candidate of a neighbour are struck out until
-nothing changes, and what is left is tried in the fabric's order. Different names mean different switches if
-that can be; else several names may mean one, as where a fabric has the switches of a box as one.
+A name that the fabric has means that switch. Any other switch of the file has neighbours, which its
+counterpart must have as well: candidates without a link to any candidate of a neighbour are removed until
+nothing changes, and the rest are tried in the order of the fabric. Different names mean different switches if
+possible; otherwise several names may mean one, e.g. if a fabric models the switches of a box as one.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -18,39 +19,29 @@ from treadle.topologies.topology import Topology
 
 _MOST_TRIALS = 10**5
 _MOST_CANDIDATES = 10**6
-"""Names times nodes; more are not looked for."""
+"""Maximum number of names times nodes; with more, nothing is searched."""
+
+
+_End = str | int
+"""A name, or the node of a rank."""
 
 
 @dataclass(frozen=True)
 class SwitchNames:
-    """What names mean.
-
-    Parameters
-    ----------
-    nodes : mapping of name to node
-        Empty if no choice of nodes has all the links that the file uses.
-    others : mapping of name to nodes
-        Of a name that could mean several: those that were not taken.
-    strangers : tuple of str
-        Names that the fabric has not, in a file that names other switches as the fabric does.
-    """
+    """The nodes of names."""
 
     nodes: Mapping[str, int]
+    """Empty if no choice of nodes has all the links that the file uses."""
     others: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    """The other candidates of a name that could mean several nodes."""
     strangers: tuple[str, ...] = ()
+    """Names that the fabric lacks, if the file names other switches as the fabric does."""
 
 
 def find_switches(
     topology: Topology, collective: Collective, ways: Iterable[tuple[int, Way, int]]
 ) -> SwitchNames:
-    """The nodes that names stand for.
-
-    Parameters
-    ----------
-    topology : Topology
-    collective : Collective
-    ways : iterable of (sender, names, receiver)
-    """
+    """Return the nodes that the names on ways, given as (sender, names, receiver), stand for."""
     used = {way for way in ways if way[1]}
     names = sorted({name for _, way, _ in used for name in way})
     inner = set(range(topology.n_nodes)) - set(collective.ranks)
@@ -62,9 +53,13 @@ def find_switches(
     links = set(zip(topology.tails.tolist(), topology.heads.tolist(), strict=True))
     if len(unknown) * len(inner) > _MOST_CANDIDATES:
         return SwitchNames({}, strangers=strangers)
-    pairs = _pairs(collective, used)
+    # Neighbours on the ways of the file, in the direction of the data.
+    pairs: set[tuple[_End, _End]] = set()
+    for sender, way, receiver in used:
+        ends: list[_End] = [collective.ranks[sender], *way, collective.ranks[receiver]]
+        pairs.update(pairwise(ends))
     candidates: dict[str, set[int]] = {name: {known[name]} if name in known else set(inner) for name in names}
-    _strike_out(candidates, pairs, links)
+    _remove_unjoined(candidates, pairs, links)
     if not all(candidates.values()):
         return SwitchNames({}, strangers=strangers)
     for is_injective in (True, False):
@@ -79,37 +74,23 @@ def find_switches(
     return SwitchNames({}, strangers=strangers)
 
 
-_End = str | int
-"""A name, or the node of a rank."""
-
-
-def _pairs(collective: Collective, used: set[tuple[int, Way, int]]) -> set[tuple[_End, _End]]:
-    """Neighbours on the file's ways, in the direction of the data."""
-    found: set[tuple[_End, _End]] = set()
-    for sender, way, receiver in used:
-        ends: list[_End] = [collective.ranks[sender], *way, collective.ranks[receiver]]
-        found.update(pairwise(ends))
-    return found
-
-
-def _strike_out(
+def _remove_unjoined(
     candidates: dict[str, set[int]], pairs: set[tuple[_End, _End]], links: set[tuple[int, int]]
 ) -> None:
     """Keep the candidates that have a link with some candidate of each neighbour."""
-    heads: dict[int, set[int]] = {}
-    tails: dict[int, set[int]] = {}
+    heads, tails = defaultdict[int, set[int]](set), defaultdict[int, set[int]](set)
     for tail, head in links:
-        heads.setdefault(tail, set()).add(head)
-        tails.setdefault(head, set()).add(tail)
+        heads[tail].add(head)
+        tails[head].add(tail)
     changing = True
     while changing:
         changing = False
-        for one, other in pairs:
-            for name, neighbour, reach in ((one, other, heads), (other, one, tails)):
+        for near, far in pairs:
+            for name, neighbour, reach in ((near, far, heads), (far, near, tails)):
                 if isinstance(name, int):
                     continue
                 allowed = {neighbour} if isinstance(neighbour, int) else candidates[neighbour]
-                kept = {node for node in candidates[name] if reach.get(node, set()) & allowed}
+                kept = {node for node in candidates[name] if reach[node] & allowed}
                 changing |= len(kept) < len(candidates[name])
                 candidates[name] = kept
 
@@ -122,19 +103,22 @@ def _first_choice(
     *,
     is_injective: bool,
 ) -> dict[str, int] | None:
-    """The first choice in which all neighbours are joined; None if there is none, or it takes too long."""
+    """Return the first choice in which all neighbours are joined; None without one, or after too long."""
     order = sorted(names, key=lambda name: (len(candidates[name]), name))
     chosen: dict[str, int] = {}
     trials = 0
-    of_name: dict[str, list[tuple[_End, _End]]] = {name: [] for name in names}
+    of_name = defaultdict[_End, list[tuple[_End, _End]]](list)
     for pair in pairs:
-        for end in {end for end in pair if isinstance(end, str)}:
+        for end in set(pair):
             of_name[end].append(pair)
 
+    def node_of(end: _End) -> int | None:
+        return end if isinstance(end, int) else chosen.get(end)
+
     def fits(name: str, node: int) -> bool:
-        for one, other in of_name[name]:
-            tail = node if one == name else chosen.get(one) if isinstance(one, str) else one
-            head = node if other == name else chosen.get(other) if isinstance(other, str) else other
+        for near, far in of_name[name]:
+            tail = node if near == name else node_of(near)
+            head = node if far == name else node_of(far)
             if tail is not None and head is not None and (tail, head) not in links:
                 return False
         return not is_injective or node not in chosen.values()

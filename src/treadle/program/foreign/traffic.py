@@ -1,4 +1,4 @@
-"""What a schedule of others says, before it meets a fabric: messages between its ranks, or trees of them."""
+"""Contents of third-party schedules before they are placed on a fabric: messages between ranks, or trees."""
 
 from __future__ import annotations
 
@@ -9,90 +9,62 @@ from treadle.program.program import Program
 from treadle.schedules.collective import CollectiveKind
 
 Way = tuple[str, ...]
-"""Nodes between two ranks, by the names that the file gives them."""
+"""Nodes between two ranks, by their names in the file."""
 
 
 @dataclass(frozen=True, eq=False)
 class Traffic:
-    """Messages of ranks that are numbered, with the order between them.
-
-    Parameters
-    ----------
-    program : Program
-        No send names a path.
-    ways : mapping of operation to Way
-        Of sends whose switches the file names.
-    is_runnable : bool
-        The program does on its buffers what the file does. Where it is False (runtimes that keep several
-        versions of a chunk beside each other), it has the file's messages, their sizes and their order, which
-        is what times and loads need, and no more; what the file does its judge says.
-    notes : tuple of str
-        What was made of the file, for people.
-    """
+    """Messages of numbered ranks, with the order between them."""
 
     program: Program
+    """Program without paths."""
     ways: Mapping[int, Way] = field(default_factory=dict)
+    """Ways of the sends whose switches the file names, by operation."""
     is_runnable: bool = True
+    """Whether the program has the same effect on its buffers as the file.
+
+    Otherwise (for runtimes that store several versions of a chunk) it only has the messages of the file,
+    their sizes and their order, which times and loads need; the verifier of the format checks the file.
+    """
     notes: tuple[str, ...] = ()
+    """Explanations of the conversion, for users."""
 
 
 @dataclass(frozen=True)
 class NamedTree:
-    """Equal out-trees of one root.
-
-    Parameters
-    ----------
-    root, units : int
-    parents : mapping of rank to rank
-        Of every rank but the root.
-    ways : mapping of rank to Way
-        Nodes between a rank and its parent, from the parent on.
-    place : str
-        Where in the file it stands.
-    """
+    """Equal out-trees of one root."""
 
     root: int
     units: int
     parents: Mapping[int, int]
+    """Parent of every rank except the root."""
     ways: Mapping[int, Way]
+    """Nodes between a rank and its parent, from the parent on."""
     place: str
+    """Location in the file."""
 
 
 @dataclass(frozen=True)
 class NamedTrees:
-    """Out-trees of ranks that are numbered.
-
-    Parameters
-    ----------
-    ranks : tuple of str
-        Names that the file gives the ranks, by number.
-    trees : tuple of NamedTree
-    reducing : tuple of NamedTree
-        Those that reductions take turned round, where these are others.
-    names_ways : bool
-        The ways are what the file says; else they are chosen as those of messages are.
-    """
+    """Out-trees of numbered ranks."""
 
     ranks: tuple[str, ...]
+    """Names of the ranks in the file, by number."""
     trees: tuple[NamedTree, ...]
     reducing: tuple[NamedTree, ...] = ()
+    """Trees that reductions use reversed, if they differ."""
     names_ways: bool = True
+    """Whether the file names the ways; otherwise they are chosen like those of messages."""
 
 
 @dataclass(frozen=True)
 class NamedRings:
-    """Rings of equal boxes, which data pass box by box.
-
-    Parameters
-    ----------
-    chains : tuple of tuple of int
-        For each channel, the GPUs of a box in the order that data pass, by their places in the box.
-    has_cards : bool
-        The file names network cards.
-    """
+    """Rings of equal boxes, which data pass box by box."""
 
     chains: tuple[tuple[int, ...], ...]
+    """For each channel, the GPUs of a box in the order of the data, by their index in the box."""
     has_cards: bool = False
+    """Whether the file names network cards."""
 
 
 def even_shards(kind: CollectiveKind, n: int, n_chunks: int, root: int) -> list[int]:

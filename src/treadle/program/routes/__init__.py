@@ -1,1 +1,1 @@
-"""Routes to programs."""
+"""Lowering of routes to programs."""

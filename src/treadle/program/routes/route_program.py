@@ -1,4 +1,4 @@
-"""Routes of an all-to-all to programs: a send for each chunk, and one for every memory that it passes."""
+"""Lowering of the routes of an all-to-all: a send for each chunk, and one for every memory that it passes."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from treadle.arrays import Int64Array, mask_of, offsets_of, positions_of, sums_of
+from treadle.arrays import Int64Array, mask_of, offsets_of, positions_of, ranges_of, sums_of
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.program.hazards import pair_lists
 from treadle.program.program import MAX_CHUNKS, Buffer, OperationKind, Program
+from treadle.program.schedule_fit import check_links
 from treadle.program.steps.exchange_lowering import check_alltoall
 from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.alltoall.timed_routes import TimedRoutes
@@ -30,7 +31,7 @@ def lower_routes(
     in_place: bool = False,
     merge: bool = True,
 ) -> Program:
-    """Turn routes into a program.
+    """Lower routes to a program.
 
     Parameters
     ----------
@@ -38,13 +39,13 @@ def lower_routes(
     collective : Collective
         An all-to-all on `topology`.
     schedule : RouteSchedule or TimedRoutes
-        Verified by the caller; what lowering finds missing on its way it refuses.
+        Verified by the caller; faults that lowering notices are errors.
     channels : int
-        Independent streams between two ranks in each layer: a pair's routes are assigned to so many.
+        Number of independent streams between two ranks in each layer; routes are assigned to them in turn.
     in_place : bool
-        Must be False: an all-to-all sends other data than it receives.
+        Must be False: an all-to-all sends and receives different data.
     merge : bool
-        Chunks of a route that set out in the same round are one message; False: a message each.
+        Send the chunks of a route in one round as one message; False: one message each.
 
     Returns
     -------
@@ -54,21 +55,21 @@ def lower_routes(
     Raises
     ------
     ScheduleError
-        If the schedule does not fit the collective, leaves something out, or a route does not join its ranks.
+        If the schedule does not fit the collective, is incomplete, or a route does not join its ranks.
     InfeasibleError
         If programs cannot express it: in place, too many chunks.
 
     Notes
     -----
-    A send names its whole path, through switches, forwarders and the adapters of other ranks, none of which
-    have a part in the program; its channel is layer * channels + number. Where a path passes the memory of a
-    host (`forwards_in_host`), that rank receives the data in SCRATCH and sends them again.
+    A send names its complete path, through switches, forwarders and the adapters of other ranks, which have
+    no operations; its channel is layer * channels + number. If a path passes the memory of a host
+    (`forwards_in_host`), that rank receives the data in SCRATCH and sends them again.
 
     Order. Without rounds, ranks send by rising shift (target - source) mod N, all to the same shift at a
-    time: so few flows meet at a host even where a runtime sends one message after another; nothing waits.
-    With rounds, what a rank sends and receives in one waits for all that it sent and received in the one
-    before: that keeps to the rounds' limit of flows per host wherever ranks keep pace. Rounds wait for
-    earlier ones only, so nothing deadlocks.
+    time: so few flows meet at a host even if a runtime sends one message after another; nothing waits.
+    With rounds, the sends and receives of a rank in a round wait for all those of the round before: that
+    respects the limit of flows per host as long as ranks keep pace. Rounds only wait for earlier ones, so
+    they cannot deadlock.
     """
     check_alltoall(topology, collective, schedule, channels=channels, in_place=in_place)
     routes = schedule.routes if isinstance(schedule, TimedRoutes) else schedule
@@ -82,28 +83,21 @@ def lower_routes(
 
 @dataclass(frozen=True, eq=False)
 class _Messages:
-    """What is sent, in the order in which it sets out.
-
-    Parameters
-    ----------
-    path : array of int64, shape (n,)
-    number : array of int64, shape (n,)
-        Round from 0; without rounds, the shift between the ranks.
-    low, high : array of int64, shape (n,)
-        First and one past the last of the route's chunks.
-    waits : bool
-        Rounds follow each other.
-    """
+    """Messages in the order in which they are sent; arrays of shape (n,)."""
 
     path: Int64Array
     number: Int64Array
+    """Round from 0; without rounds, the shift between the ranks."""
     low: Int64Array
+    """First chunk of the route."""
     high: Int64Array
+    """One past the last chunk of the route."""
     waits: bool
+    """Whether rounds follow each other."""
 
 
 def _check_paths(topology: Topology, collective: Collective, routes: RouteSchedule) -> None:
-    """Units of every pair, and the ends and joints of every path."""
+    """Check the units of every pair, and the ends and joints of every path."""
     n, ranks = routes.n_ranks, np.array(collective.ranks)
     carried = sums_of(n * n, routes.pair, routes.units.astype(object), dtype=object)
     expected = collective.pair_demands.between.reshape(-1) * routes.n_chunks
@@ -114,8 +108,7 @@ def _check_paths(topology: Topology, collective: Collective, routes: RouteSchedu
             f"expected {expected[wrong[0]]}; treadle verify lists every fault"
         )
     links, offset = routes.path_links, routes.path_offset
-    if links.size and int(links.max()) >= topology.n_links:
-        raise ScheduleError(f"routes: link {links.max()}, expected links from 0 to {topology.n_links - 1}")
+    check_links("routes", topology, links)
     faulty = np.any(routes.hops == 0)
     if not faulty and links.size:
         tails, heads = topology.tails[links], topology.heads[links]
@@ -130,25 +123,24 @@ def _check_paths(topology: Topology, collective: Collective, routes: RouteSchedu
 
 
 def _at_once(routes: RouteSchedule, *, merge: bool) -> _Messages:
-    """A message for every path (or chunk), to the same shift at a time."""
+    """Return a message for every path (or chunk), by shift."""
     shift = (routes.target.astype(np.int64) - routes.source) % routes.n_ranks
     order = np.lexsort((np.arange(routes.n_paths), shift))
     low = np.zeros(routes.n_paths, dtype=np.int64)
     high = routes.units[order]
     if not merge:
         _check_number(int(routes.units.astype(np.float64).sum()))
-        order = np.repeat(order, high)
-        low = np.arange(len(order)) - np.repeat(np.cumsum(high) - high, high)
-        high = low + 1
+        path, low = ranges_of(low, high)
+        order, high = order[path], low + 1
     return _Messages(order, shift[order] - 1, low, high, waits=False)
 
 
 def _by_round(schedule: TimedRoutes, *, merge: bool) -> _Messages:
-    """The chunks of every path in the order in which they set out, those of one round together."""
+    """Return the chunks of every path in the order in which they are sent, those of one round together."""
     routes = schedule.routes
     path = schedule.path.astype(np.int64)
     if not np.array_equal(np.bincount(path, minlength=routes.n_paths), routes.units):
-        raise ScheduleError("rounds: some chunk never sets out, or twice; treadle verify lists which")
+        raise ScheduleError("rounds: some chunk is not sent exactly once; treadle verify lists which")
     number = np.repeat(np.arange(schedule.n_rounds), np.diff(schedule.round_offset))
     if merge:
         keys, place, count = np.unique(number * routes.n_paths + path, return_index=True, return_counts=True)
@@ -157,7 +149,7 @@ def _by_round(schedule: TimedRoutes, *, merge: bool) -> _Messages:
         count = count[turn].astype(np.int64)
     else:
         count = np.ones(len(path), dtype=np.int64)
-    order = np.argsort(path, kind="stable")  # by path, then by round: where each message's chunks begin
+    order = np.argsort(path, kind="stable")  # by path, then by round
     sent = np.cumsum(count[order]) - count[order]
     starts = np.searchsorted(path[order], path[order])
     low = np.empty_like(count)
@@ -167,32 +159,19 @@ def _by_round(schedule: TimedRoutes, *, merge: bool) -> _Messages:
 
 @dataclass(frozen=True, eq=False)
 class _Segments:
-    """Parts of paths between the memories that they pass, in the order of paths.
-
-    Parameters
-    ----------
-    offset : array of int64, shape (n + 1,)
-        Segment i is links offset[i] to offset[i + 1] - 1 of all paths.
-    first : array of int64, shape (paths + 1,)
-        Of each path its first segment.
-    source, target : array of int64, shape (n,)
-        Ranks.
-    """
+    """Parts of paths between the memories that they pass, in the order of paths."""
 
     offset: Int64Array
+    """Segment i is links offset[i] to offset[i + 1] - 1 of all paths."""
     first: Int64Array
+    """First segment of each path, shape (paths + 1,)."""
     source: Int64Array
+    """Rank at the beginning of each segment."""
     target: Int64Array
 
 
 def _segments(topology: Topology, collective: Collective, routes: RouteSchedule) -> _Segments:
-    """Cut paths where data pass a host: its rank receives them and sends them again.
-
-    Raises
-    ------
-    InfeasibleError
-        If such a host is not a rank.
-    """
+    """Cut paths where data pass a host: its rank, which must exist, receives them and sends them again."""
     links = routes.path_links.astype(np.int64)
     starts = mask_of(len(links) + 1, routes.path_offset)
     inner = np.flatnonzero(~starts[1:-1]) + 1
@@ -211,12 +190,11 @@ def _segments(topology: Topology, collective: Collective, routes: RouteSchedule)
 def _assemble(
     collective: Collective, routes: RouteSchedule, messages: _Messages, segments: _Segments, channels: int
 ) -> Program:
-    """Own copies first, then sends and receives in the messages' order: all first segments, then others."""
+    """Order own copies first, then sends and receives by messages: all first segments, then others."""
     n = collective.n_ranks
     n_chunks, offset, first, count = _place(collective, routes, messages)
     counts = np.diff(segments.first)[messages.path]
-    message = np.repeat(np.arange(len(messages.path)), counts)
-    nth = np.arange(len(message)) - np.repeat(np.cumsum(counts) - counts, counts)
+    message, nth = ranges_of(np.zeros_like(counts), counts)
     number = messages.number[message] if messages.waits else np.zeros(len(message), dtype=np.int64)
     turns = np.lexsort((message, nth, number))
     message, nth, total = message[turns], nth[turns], len(message)
@@ -241,19 +219,17 @@ def _assemble(
 
     step = messages.number[message]
     rounds = column(-1, step, step)
-    wait_offset, waits = np.zeros(len(order) + 1, dtype=np.int64), np.zeros(0, dtype=np.int64)
-    if messages.waits:
-        wait_offset, waits = _waits(rank[order], rounds)
-    # a send out of scratch waits for what its rank received before
-    before = np.full(total, -1, dtype=np.int64)
+    # A send out of scratch waits for the receive of its data.
     by_segment = positions_of((len(messages.path), int(counts.max(initial=1))), (message, nth))
-    before[nth > 0] = by_segment[message, nth - 1][nth > 0]
-    position = positions_of(len(order), order)
-    received = np.where(before >= 0, position[len(own) + total + before], -1)
+    before = by_segment[message, nth - 1]
+    received = np.where(nth > 0, positions_of(len(order), order)[len(own) + total + before], -1)
     awaited = column(-1, received, -1)
-    more = np.flatnonzero(awaited >= 0)
-    waiting = np.concatenate([np.repeat(np.arange(len(order)), np.diff(wait_offset)), more])
-    wait_offset, waits = pair_lists(waiting, np.concatenate([waits, awaited[more]]), len(order))
+    waiting = np.flatnonzero(awaited >= 0)
+    pairs = [(waiting, awaited[waiting])]
+    if messages.waits:
+        pairs.append(_round_waits(rank[order], rounds))
+    waiting, awaited = (np.concatenate(side) for side in zip(*pairs, strict=True))
+    wait_offset, waits = pair_lists(waiting, awaited, len(order))
     given, wanted, stored = int(Buffer.INPUT), int(Buffer.OUTPUT), int(Buffer.SCRATCH)
     first, count = first[message], count[message]
     columns: dict[str, Any] = {
@@ -286,9 +262,9 @@ def _assemble(
 def _place(
     collective: Collective, routes: RouteSchedule, messages: _Messages
 ) -> tuple[int, Int64Array, Int64Array, Int64Array]:
-    """Chunks of the largest per-rank buffer, chunks before each pair, first and number of each message.
+    """Return the chunks of the largest per-rank buffer, those before each pair, and those of each message.
 
-    A pair's paths share its data in their order; chunks are as large as all bounds allow.
+    The paths of a pair share its data in their order; chunks are as large as all bounds allow.
     """
     weights = collective.pair_demands.matrix.reshape(-1)
     ahead = np.cumsum(routes.units) - routes.units  # chunks of the paths before, all pairs together
@@ -310,22 +286,21 @@ def _check_number(chunks: int) -> None:
         )
 
 
-def _waits(rank: Int64Array, rounds: Int64Array) -> tuple[Int64Array, Int64Array]:
-    """Each operation waits for those of its rank's last round before; copies (-1) count as none."""
+def _round_waits(rank: Int64Array, rounds: Int64Array) -> tuple[Int64Array, Int64Array]:
+    """Return pairs of an operation and one of the last round of its rank before; copies have round -1."""
     total = len(rank)
-    fresh = np.ones(total, dtype=np.bool_)
-    fresh[1:] = (rank[1:] != rank[:-1]) | (rounds[1:] != rounds[:-1])
-    starts = np.flatnonzero(fresh)
+    is_start = np.ones(total, dtype=np.bool_)
+    is_start[1:] = (rank[1:] != rank[:-1]) | (rounds[1:] != rounds[:-1])
+    starts = np.flatnonzero(is_start)
     ends = np.append(starts[1:], total)
-    group = np.cumsum(fresh) - 1
+    group = np.cumsum(is_start) - 1
     before = np.maximum(group - 1, 0)
     follows = (group > 0) & (rank[starts[before]] == rank) & (rounds[starts[before]] >= 0)
     awaited = np.where(follows, ends[before] - starts[before], 0)
-    offset = offsets_of(awaited)
-    if offset[-1] > _MAX_WAITS:
+    n_waits = int(awaited.sum())
+    if n_waits > _MAX_WAITS:
         raise InfeasibleError(
-            f"rounds of so many flows need {offset[-1]} waits, programs have up to {_MAX_WAITS}; "
-            f"allow fewer flows per host (--max-flows)"
+            f"the flows of the rounds need {n_waits} waits, programs have up to {_MAX_WAITS}; allow fewer "
+            f"flows per host (--max-flows)"
         )
-    waits = np.arange(offset[-1]) - np.repeat(offset[:-1] - starts[before], awaited)
-    return offset, waits.astype(np.int64)
+    return ranges_of(starts[before], awaited)

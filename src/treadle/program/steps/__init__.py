@@ -1,1 +1,1 @@
-"""Steps to programs."""
+"""Lowering of steps to programs."""

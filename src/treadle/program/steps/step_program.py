@@ -1,4 +1,4 @@
-"""The program of a step schedule: messages, the buffers that they use, and what waits for what."""
+"""Programs of step schedules: messages, the buffers that they use, and the waits between them."""
 
 from __future__ import annotations
 
@@ -19,49 +19,36 @@ from treadle.schedules.collective import Collective, CollectiveKind
 
 @dataclass(frozen=True, eq=False)
 class Frame:
-    """Where the data of a collective lies.
-
-    Parameters
-    ----------
-    collective : Collective
-    holdings : Holdings
-    n_chunks : int
-        Of the program.
-    shard_offset : array of int64
-        As `Program` has it.
-    bounds : array of int64, shape (2, n_pieces)
-        First and one past the last chunk of each piece.
-    in_place : bool
-    targets : array of int64, shape (n_pieces,), optional
-        The rank to which each piece goes, where it goes to one only.
-    """
+    """Location of the data of a collective in buffers and chunks."""
 
     collective: Collective
     holdings: Holdings
     n_chunks: int
     shard_offset: Int64Array
     bounds: Int64Array
+    """First and one past the last chunk of each run, shape (2, n_pieces)."""
     in_place: bool
     targets: Int64Array | None = None
+    """The rank to which each run goes, for an all-to-all."""
 
     @property
     def kind(self) -> CollectiveKind:
-        """Of the collective."""
+        """Kind of the collective."""
         return self.collective.kind
 
     def sums(self, rank: Int64Array, piece: Int64Array) -> Int64Array:
-        """Buffer in which each rank sums each piece."""
+        """Return the buffer in which each rank sums each run."""
         has_output = self.holdings.is_owner(rank, piece) | (self.kind is CollectiveKind.ALLREDUCE)
         return np.where(has_output, Buffer.OUTPUT, Buffer.SCRATCH).astype(np.int64)
 
     def stored(self, rank: Int64Array, piece: Int64Array) -> Int64Array:
-        """Buffer in which each rank stores each piece that comes as it is."""
+        """Return the buffer in which each rank stores each run that it receives unchanged."""
         if self.targets is None:
             return np.full(len(rank), int(Buffer.OUTPUT))
         return np.where(self.targets[piece] == rank, Buffer.OUTPUT, Buffer.SCRATCH).astype(np.int64)
 
     def own_copies(self) -> tuple[Int64Array, Int64Array]:
-        """Ranks that copy a shard to their OUTPUT because nothing else brings it there, and the shards."""
+        """Return the ranks that copy a shard to their OUTPUT, as no message does, and the shards."""
         n = self.collective.n_ranks
         if self.kind.reduces or self.in_place:
             return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
@@ -72,35 +59,25 @@ class Frame:
 
 @dataclass(frozen=True, eq=False)
 class _Flow:
-    """The moves of one phase in the program's order.
-
-    Parameters
-    ----------
-    moves : Moves
-    reduces : bool
-    departure, arrival : array of int64, shape (rows,)
-        Cell (piece at a rank) that each move reads and the one that it fills.
-    buffers : array of int64, shape (3, rows)
-        What is read at the sender, added to at the receiver, and written there.
-    stores : array of bool, shape (rows,)
-        Whether what comes is stored, and not added.
-    starts : array of int64
-        Rows with which the messages begin.
-    """
+    """The moves of one phase in the order of the program."""
 
     moves: Moves
     reduces: bool
     departure: Int64Array
+    """Cell (run at a rank) that each move reads."""
     arrival: Int64Array
+    """Cell that each move writes."""
     buffers: Int64Array
+    """Buffers read at the sender, added to at the receiver, and written there, shape (3, rows)."""
     stores: BoolArray
+    """Whether received data are stored, not added."""
     starts: Int64Array
+    """First rows of the messages."""
 
     @property
     def message(self) -> Int64Array:
         """Message of each row, from 0."""
-        lengths = np.diff(np.append(self.starts, len(self.moves)))
-        return np.repeat(np.arange(len(self.starts)), lengths)
+        return np.repeat(np.arange(len(self.starts)), np.diff(self.starts, append=len(self.moves)))
 
 
 def assemble(
@@ -111,13 +88,13 @@ def assemble(
     longer_paths: Sequence[tuple[int, ...]] = (),
     turns: Int64Array | None = None,
 ) -> Program:
-    """The program of moves that all have an effect.
+    """Return the program of moves that all have an effect.
 
     Parameters
     ----------
     frame : Frame
     phases : list of Moves
-        In the order in which they run; steps count on from one to the next.
+        In order; steps are numbered across phases.
     merge : bool
         Whether moves of different sends may be one message.
     longer_paths : sequence of tuples of int
@@ -134,7 +111,7 @@ def assemble(
     used = np.unique(np.concatenate([moves.path for moves in phases]))
     paths = [longer_paths[-1 - path] if path < 0 else (path,) for path in used.tolist()]
     operations = np.concatenate([*_operations(frame, flows, used)], axis=1)
-    # both ends of a message are at its place in every rank's list, after the rank's own copies
+    # Both ends of a message are at its position in the list of every rank, after the copies of the rank.
     order = np.lexsort((operations[_PLACE], operations[_RANK]))
     columns = operations[:, order]
     operation_offset = offsets_of(np.bincount(columns[_RANK], minlength=frame.collective.n_ranks))
@@ -163,8 +140,8 @@ def assemble(
 
 
 def _flow(frame: Frame, moves: Moves, ranking: Int64Array, *, reduces: bool, merge: bool) -> _Flow:
-    # in a step the longest ways come first, and everybody begins with the rank after its own: in target order
-    # all would begin with one rank
+    # In a step the longest paths come first, and every rank begins with the next rank: in target order all
+    # ranks would begin with the same one.
     turn = (moves.receiver - moves.sender) % frame.collective.n_ranks
     before = np.tile([[0], [-1]], len(moves))
     before[:, moves.path < 0] = ranking[:, -1 - moves.path[moves.path < 0]]
@@ -174,7 +151,7 @@ def _flow(frame: Frame, moves: Moves, ranking: Int64Array, *, reduces: bool, mer
     arrival = frame.holdings.cells(moves.receiver, moves.piece)
     stores = np.full(len(moves), not reduces)
     if reduces and _swaps(frame, moves):
-        # of each piece that begins anew in a step: the first of what comes, which is stored
+        # The first arrival of each run whose sum the step restarts is stored.
         n_steps = int(moves.step.max(initial=0)) + 1
         come = arrival * n_steps + moves.step
         first = np.unique(come, return_index=True)[1]
@@ -185,66 +162,60 @@ def _flow(frame: Frame, moves: Moves, ranking: Int64Array, *, reduces: bool, mer
         target = frame.sums(moves.receiver, moves.piece)
         is_first = mask_of(len(moves), np.unique(arrival, return_index=True)[1])
         added = np.where(is_first, Buffer.INPUT, target)
-        has_sum = _Last(arrival, arrival).find(departure) >= 0
-        read = np.where(has_sum, frame.sums(moves.sender, moves.piece), Buffer.INPUT)
+        read = np.where(np.isin(departure, arrival), frame.sums(moves.sender, moves.piece), Buffer.INPUT)
     else:
         added = target = frame.stored(moves.receiver, moves.piece)
         is_own = ~np.bool_(frame.kind.reduces) & frame.holdings.is_owner(moves.sender, moves.piece)
         read = np.where(is_own, Buffer.INPUT, frame.stored(moves.sender, moves.piece))
     buffers = np.stack([read, added, target]).astype(np.int64)
-    if frame.in_place and frame.kind.broadcasts:  # one name for one memory lets more moves share a message
+    if frame.in_place and frame.kind.broadcasts:  # one name for one memory, so more moves share a message
         buffers[buffers == Buffer.INPUT] = Buffer.OUTPUT
     starts = _message_starts(frame, moves, np.vstack([buffers, stores]), merge=merge)
     return _Flow(moves, reduces, departure, arrival, buffers, stores, starts)
 
 
 def _swaps(frame: Frame, moves: Moves) -> bool:
-    """Whether ranks may send a sum in the step in which others take its place."""
+    """Whether ranks may send a sum in the step that replaces it."""
     return bool(frame.holdings.twins) or bool(moves.fresh.any())
 
 
 def _swapping(
     frame: Frame, moves: Moves, departure: Int64Array, arrival: Int64Array, stores: BoolArray
 ) -> tuple[Int64Array, Int64Array, Int64Array]:
-    """What is read, added to and written where ranks send sums and take others to them in one step.
+    """Return the buffers read, added to and written if ranks send and replace sums in one step.
 
-    What a step sends is what was there before it, so sums that come in the same step go to other memory: to
-    and fro between OUTPUT, which has the last one, and SCRATCH. Both ends of a message keep its place in the
-    order of all messages.
+    A step sends the values before it, so sums that arrive in the same step go to the other memory: they
+    alternate between OUTPUT, which has the last one, and SCRATCH. Both ends of a message keep its position in
+    the order of all messages.
     """
     n_steps = int(moves.step.max(initial=0)) + 1
     gone, come = departure * n_steps + moves.step, arrival * n_steps + moves.step
     swaps = np.intersect1d(gone, come)  # rising by cell, then step
-    cell = swaps // n_steps
 
-    def swapped(cells: Int64Array, past: Int64Array) -> Int64Array:
-        """How often each cell has moved to the other memory before a step."""
-        return np.searchsorted(swaps, cells * n_steps + past) - np.searchsorted(cell, cells)
-
-    def memory(cells: Int64Array, past: Int64Array) -> Int64Array:
-        left = swapped(cells, np.full(len(cells), n_steps)) - swapped(cells, past)
-        return np.where(left % 2, Buffer.SCRATCH, Buffer.OUTPUT).astype(np.int64)
+    def memory(cells: Int64Array, step: Int64Array) -> Int64Array:
+        # The number of later moves to the other memory decides, as the last sum is in OUTPUT.
+        later = np.searchsorted(swaps, (cells + 1) * n_steps) - np.searchsorted(swaps, cells * n_steps + step)
+        return np.where(later % 2, Buffer.SCRATCH, Buffer.OUTPUT).astype(np.int64)
 
     came = np.unique(come)
     earlier = np.searchsorted(came, gone) - np.searchsorted(came, departure * n_steps)
     read = np.where(earlier > 0, memory(departure, moves.step), Buffer.INPUT)
     target = memory(arrival, moves.step + 1)
     added = target.copy()
-    # the first sum of a step goes on from the memory of before, the first of all from the input
+    # The first sum of a step adds to the previous memory, the first of all to the input.
     first = np.unique(come, return_index=True)[1]
     has_sum = np.searchsorted(came, come[first]) > np.searchsorted(came, arrival[first] * n_steps)
     before = memory(arrival[first], moves.step[first])
     added[first] = np.where(stores[first], target[first], np.where(has_sum, before, Buffer.INPUT))
     if frame.in_place and np.isin(gone[read == Buffer.INPUT], come[target == Buffer.OUTPUT]).any():
         raise InfeasibleError(
-            "this allreduce sends every rank's input while sums come to its place, so that it cannot run in "
-            "place"
+            "this allreduce sends the input of every rank while sums replace it, so it cannot run in place"
         )
     return read, added, target
 
 
 def _message_starts(frame: Frame, moves: Moves, buffers: Int64Array, *, merge: bool) -> Int64Array:
-    """Rows that do not go on with the message of the row before."""
+    """Return the rows that do not continue the message of the row before."""
     same = [moves.step, moves.sender, moves.receiver, moves.channel, moves.path, *buffers]
     if not merge:
         same.append(moves.send)
@@ -263,7 +234,7 @@ _RANK, _PLACE, _KIND, _PEER, _CHANNEL, _STEP, _SOURCE, _TARGET, _PATH, _FIRST, _
 def _operations(
     frame: Frame, flows: list[_Flow], used: Int64Array
 ) -> tuple[Int64Array, Int64Array, Int64Array]:
-    """All sends, all receives, both by the number of their message, and the copies; fields by operations."""
+    """Return all sends and all receives, by the number of their message, and the copies, as tables."""
     sent: list[Int64Array] = []
     received: list[Int64Array] = []
     n_messages = 0
@@ -272,7 +243,7 @@ def _operations(
         moves, (read, added, target) = flow.moves.part(flow.starts), flow.buffers[:, flow.starts]
         stores = flow.stores[flow.starts]
         n = len(moves)
-        place = np.arange(n_messages, n_messages + n)
+        place = n_messages + np.arange(n)
         n_messages += n
         first = frame.bounds[0, moves.piece]
         count = frame.bounds[1, flow.moves.piece[ends]] - first
@@ -292,49 +263,41 @@ def _operations(
     return np.concatenate(sent, axis=1), np.concatenate(received, axis=1), copies
 
 
-class _Last:
-    """The last value given for each key."""
-
-    def __init__(self, keys: Int64Array, values: Int64Array) -> None:
-        order = np.argsort(keys, kind="stable")
-        ordered = keys[order]
-        is_last = np.append(ordered[1:] != ordered[:-1], np.ones(min(1, len(keys)), dtype=np.bool_))
-        self._keys, self._values = ordered[is_last], values[order][is_last]
-
-    def find(self, keys: Int64Array) -> Int64Array:
-        """The value of each key, -1 where there is none."""
-        if not len(self._keys):
-            return np.full(len(keys), -1, dtype=np.int64)
-        place = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
-        return np.where(self._keys[place] == keys, self._values[place], -1).astype(np.int64)
+def _last(keys: Int64Array, values: Int64Array, wanted: Int64Array) -> Int64Array:
+    """Return the last value of each wanted key, -1 without one."""
+    last, position = np.unique(keys[::-1], return_index=True)
+    if not len(last):
+        return np.full(len(wanted), -1, dtype=np.int64)
+    found = np.minimum(np.searchsorted(last, wanted), len(last) - 1)
+    return np.where(last[found] == wanted, values[::-1][position[found]], -1).astype(np.int64)
 
 
 def _waits(flows: list[_Flow]) -> tuple[Int64Array, Int64Array]:
-    """Pairs of operations, the second awaited by the first, numbered as in `_operations`.
+    """Return pairs of operations, the first of which waits for the second, numbered as in `_operations`.
 
-    Each piece at a rank: sums follow each other; the send of a sum follows the last; a broadcast send follows
-    the receive, or the last sum at home; a broadcast receive follows the send out of the same memory.
+    For each run at a rank, sums follow each other; the send of a sum follows the last sum; a broadcast send
+    follows the receive, or the last sum at the owner; a broadcast receive follows the send out of the same
+    memory.
     """
     total = sum(len(flow.starts) for flow in flows)
     pairs: list[tuple[Int64Array, Int64Array]] = []
-    summed: _Last | None = None
-    emptied: _Last | None = None
+    summed: tuple[Int64Array, Int64Array] | None = None
+    emptied: tuple[Int64Array, Int64Array] | None = None
     before = 0
     for flow in flows:
         send = before + flow.message
         receive = total + send
         before += len(flow.starts)
-        arrived = _Last(flow.arrival, receive)
-        found = arrived.find(flow.departure)
+        found = _last(flow.arrival, receive, flow.departure)
         if flow.reduces:
             order = np.argsort(flow.arrival, kind="stable")
             again = np.flatnonzero(flow.arrival[order][1:] == flow.arrival[order][:-1])
             pairs.append((receive[order[again + 1]], receive[order[again]]))
-            in_output = flow.buffers[0] == Buffer.OUTPUT  # in place, INPUT goes by that name
-            summed, emptied = arrived, _Last(flow.departure[in_output], send[in_output])
+            in_output = flow.buffers[0] == Buffer.OUTPUT  # also INPUT if in place
+            summed, emptied = (flow.arrival, receive), (flow.departure[in_output], send[in_output])
         elif summed is not None and emptied is not None:
-            found = np.where(found < 0, summed.find(flow.departure), found)
-            pairs.append((receive, emptied.find(flow.arrival)))
+            found = np.where(found < 0, _last(*summed, flow.departure), found)
+            pairs.append((receive, _last(*emptied, flow.arrival)))
         pairs.append((send, found))
     waiting, awaited = (np.concatenate(side) for side in zip(*pairs, strict=True))
     return waiting[awaited >= 0], awaited[awaited >= 0]

@@ -1,1 +1,1 @@
-"""Forests to programs."""
+"""Lowering of trees to programs."""

@@ -1,7 +1,8 @@
-"""Trees to programs, of all ranks or of one: a send and a receive for every path entry of every tree edge.
+"""Lowering of trees to programs, of all ranks or of one: a send and a receive for each entry of each edge.
 
-Trees become a table of transfers (`transfers`); adjacent ones join into messages, get the common order of all
-ranks, and are cut where the buffers that they read or write change; then each rank has its list.
+Trees become a table of transfers (`transfers`). Adjacent transfers are joined to messages, sorted in the
+common order of all ranks, and cut where the buffers that they read or write change; then each rank has its
+list.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from treadle.arrays import Int64Array, offsets_of
 from treadle.errors import InfeasibleError, ScheduleError
 from treadle.program.hazards import ROW_FIELDS, Row, wait_lists
 from treadle.program.program import MAX_CHUNKS, Buffer, OperationKind, Program
+from treadle.program.schedule_fit import check_fit
 from treadle.program.trees.send_order import turns_of
 from treadle.program.trees.transfers import (
     CHANNEL,
@@ -34,15 +36,15 @@ from treadle.program.trees.transfers import (
     all_transfers,
     transfers_at,
 )
-from treadle.schedules.collective import Collective, CollectiveKind, check_membership
+from treadle.schedules.collective import Collective, CollectiveKind
 from treadle.schedules.trees.forest import TreeSchedule
 from treadle.topologies.topology import Topology
 
-_ALIKE = (WAVE, PHASE, CHILD, SENDER, RECEIVER, CHANNEL, PATH)
-"""What transfers of one message have in common."""
+_OF_MESSAGE = (WAVE, PHASE, CHILD, SENDER, RECEIVER, CHANNEL, PATH)
+"""Columns that are equal for all transfers of a message."""
 
 Part = tuple[int, int, int, int, int]
-"""Of a transfer: its first chunk, one past the last; what is read at the sender, added to and written."""
+"""Part of a transfer: first chunk, one past the last; buffers that are read, added to and written."""
 
 
 def lower(
@@ -55,7 +57,7 @@ def lower(
     in_place: bool = False,
     merge: bool = True,
 ) -> Program:
-    """Turn trees into a program.
+    """Make the program of trees.
 
     Parameters
     ----------
@@ -65,63 +67,63 @@ def lower(
     schedule : TreeSchedule
         Explicit or factored. Verified by the caller; only its form is checked here.
     rank : int, optional
-        Make the list of this rank only, from its roles in the trees; all other ranks' lists are empty. Time
-        and memory are those of the roles. The parts of all ranks, made apart, fit together.
+        Make the list of this rank only, from its roles in the trees; the lists of all other ranks are empty.
+        Time and memory are those of the roles. The parts of all ranks fit together.
     channels : int
-        Independent streams between two ranks: the trees of a root are assigned to so many channels in turn.
+        Number of independent streams between two ranks; the trees of a root are assigned to them in turn.
     in_place : bool
         INPUT and OUTPUT are one memory.
     merge : bool
-        Send adjacent chunk ranges of different trees as one where rank pair, path, channel, depth and
-        buffers agree. Parts of single ranks always do.
+        Send adjacent chunk ranges of different trees as one if rank pair, path, channel, depth and buffers
+        agree. Programs of single ranks always do.
 
     Returns
     -------
     Program
         n_chunks is the smallest number of equal chunks whose bounds include those of all trees and path
-        entries, as far as the trees' form tells.
+        entries, as far as the form of the trees shows.
 
     Raises
     ------
     ScheduleError
-        If the schedule does not fit the collective, a tree is malformed, or there is no such rank.
+        If the schedule does not fit the collective, a tree is malformed, or the rank does not exist.
     InfeasibleError
-        If the trees' shares have no common measure of a size that programs can have.
+        If the shares of the trees need more chunks than programs support.
 
     Notes
     -----
     Out-trees: the root sends, a child receives and then forwards. In-trees: a rank sends after its own
-    receive-reduces, which run one after the other, the child of the least height first; sums are kept in
-    OUTPUT where the rank has one for the chunk, else in SCRATCH. A transfer's wave is the earliest step at
-    which its data can be there; all ranks list their operations by wave, so the lists are a common linear
-    order that respects every dependence and stream: no deadlock. Dependences are the read-after-write,
-    write-after-read and write-after-write pairs of each rank's list, so no two operations race.
+    receive-reduces, which run one after the other, the child of the smallest height first; sums are in
+    OUTPUT if the rank has one for the chunk, else in SCRATCH. The wave of a transfer is the earliest step at
+    which its data can be available; all ranks list their operations by wave, so the lists are a common linear
+    order that respects every dependence and stream, and cannot deadlock. Dependences are the
+    read-after-write, write-after-read and write-after-write pairs of each list, so data hazards cannot occur.
 
-    Within a wave, what has the longest way to go comes first, then turns decide (`send_order`): who is sent
-    to, or, where data flow towards a root, for whom; without turns where there is one root only.
+    Within a wave, transfers with the most remaining time come first, then turns decide (`send_order`): by
+    receiver or, if data flow towards a root, by root; with a single root, turns are not used.
 
-    One rank's part: waves are depths (`transfers.transfers_at`), and how far a tree goes on below an edge its
-    ends do not know. So the i-th send of a stream meets the i-th receive here too. Where a message holds
-    chunks to which a rank has added and others to which it has not, a part copies the others to the
-    accumulator first, which no other rank sees; the whole, which knows both ends, cuts the message instead.
+    The program of one rank: waves are depths (`transfers.transfers_at`), as the ends of an edge do not know
+    the tree below it. So the i-th send of a stream meets the i-th receive here too. If a message holds chunks
+    to which a rank has added and others to which it has not, the program of one rank first copies the others
+    to the accumulator, which no other rank sees; a program of all ranks, which knows both ends, cuts the
+    message instead.
 
     A path that begins (ends) at a switch stands for a copy (a sum) made in the network. Programs are point to
-    point: its edge becomes a send from rank to rank like any other, so the data are right in every runtime,
-    but the switch's capability is not used and the schedule's throughput is not what they move.
-    `treadle.program.in_network.in_network_sends` tells which sends these are.
+    point: its edge becomes a send from rank to rank like any other, so the data are correct in every runtime,
+    but the switch operation is not used, and the program does not reach the throughput of the schedule.
+    `treadle.program.in_network.in_network_sends` returns these sends.
 
     O(transfers x chunks per transfer) after sorting.
     """
-    _check_fit(topology, collective, schedule)
-    if channels < 1:
-        raise ScheduleError(f"channels: expected at least 1, found {channels}")
+    check_fit(topology, collective, schedule.kind, len(schedule.root_multiplicity), channels)
+    _check_shares(collective, schedule)
     if rank is None:
         transfers = all_transfers(topology, schedule, channels)
         n_chunks = int(transfers.base[-1])
         if n_chunks > MAX_CHUNKS:
             raise InfeasibleError(
                 f"the trees' shares need {n_chunks} equal chunks of the data, programs have up to "
-                f"{MAX_CHUNKS}; solve with fewer trees (--trees or --max-trees, not --exact)"
+                f"{MAX_CHUNKS}; solve with a smaller number of trees (--trees or --max-trees, not --exact)"
             )
     else:
         transfers = transfers_at(topology, schedule, rank, channels)
@@ -130,28 +132,24 @@ def lower(
     return program_of(frame, _lists(frame, table), transfers)
 
 
-def _check_fit(topology: Topology, collective: Collective, schedule: TreeSchedule) -> None:
-    check_membership(topology, collective)
-    if schedule.kind is not collective.kind:
-        raise ScheduleError(f"the schedule is for {schedule.kind}, the collective is {collective.kind}")
+def _check_shares(collective: Collective, schedule: TreeSchedule) -> None:
+    """Raise ScheduleError unless the trees per root are proportional to the shards."""
     units = schedule.root_multiplicity.tolist()
-    if len(units) != collective.n_ranks:
-        raise ScheduleError(f"the schedule has {len(units)} ranks, the collective {collective.n_ranks}")
-    whole = sum(units)
-    if whole < 1:
+    if sum(units) < 1:
         raise ScheduleError("the schedule has no trees")
-    if collective.kind is not CollectiveKind.ALLREDUCE:
-        weights, total = collective.shard_weights, sum(collective.shard_weights)
-        for rank, (r, weight) in enumerate(zip(units, weights, strict=True)):
-            if r * total != weight * whole:
-                raise ScheduleError(
-                    f"rank {rank} has {r} of {whole} units, expected the share {weight}/{total}"
-                )
+    if collective.kind is CollectiveKind.ALLREDUCE:
+        return
+    weights, total = collective.shard_weights, sum(collective.shard_weights)
+    for rank, (unit, weight) in enumerate(zip(units, weights, strict=True)):
+        if unit * total != weight * sum(units):
+            raise ScheduleError(
+                f"rank {rank} has {unit} of {sum(units)} units, expected the share {weight}/{total}"
+            )
 
 
 @dataclass(frozen=True)
 class LoweringFrame:
-    """Where the data of a collective lie, and whose lists are made: one rank's, or (None) all."""
+    """Location of the data of a collective, and the rank whose list is made; None: all lists."""
 
     collective: Collective
     shard_offset: Int64Array
@@ -160,41 +158,24 @@ class LoweringFrame:
 
     @property
     def reduces(self) -> bool:
-        """Whether sums are made."""
+        """Whether the collective sums."""
         return self.collective.kind.reduces
 
-    def owns(self, rank: int, chunk: int) -> bool:
-        """Whether `chunk` is of the shard of `rank`."""
-        return bool(self.shard_offset[rank] <= chunk < self.shard_offset[rank + 1])
-
     def accumulator(self, rank: int, chunk: int) -> Buffer:
-        """Buffer in which `rank` sums `chunk`."""
-        everywhere = self.collective.kind is CollectiveKind.ALLREDUCE
-        return Buffer.OUTPUT if everywhere or self.owns(rank, chunk) else Buffer.SCRATCH
+        """Return the buffer in which `rank` sums `chunk`."""
+        is_owner = self.shard_offset[rank] <= chunk < self.shard_offset[rank + 1]
+        has_output = is_owner or self.collective.kind is CollectiveKind.ALLREDUCE
+        return Buffer.OUTPUT if has_output else Buffer.SCRATCH
 
 
 def message_table(
     topology: Topology, frame: LoweringFrame, transfers: Transfers, *, merge: bool = True
 ) -> Int64Array:
-    """Transfers as messages in the common order of all ranks, shape (fields, messages)."""
-    return _ordered(topology, frame, _merged(transfers.table) if merge else transfers.table)
+    """Return transfers as messages in the common order of all ranks, shape (fields, messages).
 
-
-def _merged(table: Int64Array) -> Int64Array:
-    """Join transfers that differ in nothing but adjacent ranges of chunks; the longest way to go counts."""
-    table = table[:, np.lexsort((table[FIRST], *table[list(_ALIKE[::-1])]))]
-    keys = table[list(_ALIKE)]
-    joined = np.all(keys[:, 1:] == keys[:, :-1], axis=0) & (table[FIRST, 1:] == table[LAST, :-1])
-    starts = np.flatnonzero(np.concatenate([[True], ~joined]))
-    ends = np.concatenate([starts[1:], [table.shape[1]]]) - 1
-    merged = table[:, starts]
-    merged[LAST] = table[LAST, ends]
-    merged[TO_GO] = np.maximum.reduceat(table[TO_GO], starts)
-    return merged
-
-
-def _ordered(topology: Topology, frame: LoweringFrame, table: Int64Array) -> Int64Array:
-    """The common order of all ranks: by wave, the longest way first, then in turns."""
+    The order is by wave, then most remaining time first, then by turns.
+    """
+    table = _merged(transfers.table) if merge else transfers.table
     if not frame.collective.kind.is_rooted:
         root = np.searchsorted(frame.shard_offset, table[FIRST], side="right") - 1
         inwards = (table[PHASE] == 0) & frame.reduces
@@ -206,8 +187,20 @@ def _ordered(topology: Topology, frame: LoweringFrame, table: Int64Array) -> Int
     return ordered
 
 
+def _merged(table: Int64Array) -> Int64Array:
+    """Join transfers that differ only in adjacent ranges of chunks; the most remaining time counts."""
+    table = table[:, np.lexsort((table[FIRST], *table[list(_OF_MESSAGE[::-1])]))]
+    keys = table[list(_OF_MESSAGE)]
+    joined = np.all(keys[:, 1:] == keys[:, :-1], axis=0) & (table[FIRST, 1:] == table[LAST, :-1])
+    starts = np.flatnonzero(np.concatenate([[True], ~joined]))
+    merged = table[:, starts]
+    merged[LAST] = table[LAST, np.append(starts[1:], table.shape[1]) - 1]
+    merged[TO_GO] = np.maximum.reduceat(table[TO_GO], starts)
+    return merged
+
+
 def _lists(frame: LoweringFrame, table: Int64Array) -> list[list[Row]]:
-    """The operations of each rank, in order; none of ranks whose lists are not made."""
+    """Return the operations of each rank, in order; none for ranks whose lists are not made."""
     mine, ranks = frame.rank, frame.collective.n_ranks
     lists = [own_copies(frame, rank) if mine in (None, rank) else [] for rank in range(ranks)]
     columns = table[[PHASE, SENDER, RECEIVER, CHANNEL, PATH]]
@@ -229,14 +222,14 @@ def _lists(frame: LoweringFrame, table: Int64Array) -> list[list[Row]]:
 def message_parts(
     frame: LoweringFrame, table: Int64Array, lists: list[list[Row]]
 ) -> Iterator[tuple[int, list[Part]]]:
-    """Step and parts of each message, in order; puts the copies that they need into the ranks' lists."""
+    """Yield the step and the parts of each message, in order; add the copies that they need to the lists."""
     steps = np.unique(table[WAVE], return_inverse=True)[1].tolist()
     parts = _Sums(frame, table, lists).parts(steps) if frame.reduces else _copied(frame, table)
     yield from zip(steps, parts, strict=True)
 
 
 def own_copies(frame: LoweringFrame, rank: int) -> list[Row]:
-    """The copy of a rank's own shard to its OUTPUT, where nothing else brings it there."""
+    """Return the copy of the own shard of a rank to its OUTPUT, if no message brings it there."""
     first, last = int(frame.shard_offset[rank]), int(frame.shard_offset[rank + 1])
     if frame.reduces or frame.in_place or first == last:
         return []
@@ -244,7 +237,7 @@ def own_copies(frame: LoweringFrame, rank: int) -> list[Row]:
 
 
 def _copied(frame: LoweringFrame, table: Int64Array) -> Iterator[list[Part]]:
-    """Parts of transfers without sums: the owner of a chunk sends it from INPUT."""
+    """Yield the parts of transfers without sums: the owner of a chunk sends it from INPUT."""
     own = frame.shard_offset[table[SENDER]], frame.shard_offset[table[SENDER] + 1]
     bounds = [np.clip(bound, table[FIRST], table[LAST]) for bound in own]
     buffers = (Buffer.OUTPUT, Buffer.INPUT, Buffer.OUTPUT)
@@ -257,27 +250,26 @@ def _copied(frame: LoweringFrame, table: Int64Array) -> Iterator[list[Part]]:
 
 
 class _Sums:
-    """Which chunks each rank has added to; transfers are cut where what they read or write changes.
+    """The chunks that each rank has added to; transfers are cut where the buffers of their ends change.
 
-    A chunk's first child in list order adds to INPUT, and later ones to what is there.
+    The first child of a chunk in list order adds to INPUT, and later ones to the sum.
     """
 
     def __init__(self, frame: LoweringFrame, table: Int64Array, lists: list[list[Row]]) -> None:
         self._frame = frame
         self._lists = lists
-        # between two of these bounds all chunks are alike
+        # Between two of these bounds all chunks have the same transfers.
         cuts = np.unique(np.concatenate([frame.shard_offset, table[FIRST], table[LAST]]))
         self._bounds = cuts.tolist()
         self._owner = np.searchsorted(frame.shard_offset, cuts[:-1], side="right") - 1
-        n = len(frame.shard_offset) - 1
-        # of a part, one row: what other ranks have begun is not known
-        self._row = np.arange(n) if frame.rank is None else np.zeros(n, dtype=np.int64)
-        self._begun = np.zeros((int(self._row[-1]) + 1, len(self._owner)), dtype=np.bool_)
+        # A program of one rank has one row, as the sums that other ranks have begun are unknown.
+        n_rows = len(frame.shard_offset) - 1 if frame.rank is None else 1
+        self._begun = np.zeros((n_rows, len(self._owner)), dtype=np.bool_)
         spans = np.searchsorted(cuts, table[[FIRST, LAST]])
         self._columns = np.concatenate([table[[PHASE, SENDER, RECEIVER]], spans]).T.tolist()
 
     def parts(self, waves: list[int]) -> Iterator[list[Part]]:
-        """The parts of each transfer, in order; puts the copies that they need into the rank's list."""
+        """Yield the parts of each transfer, in order; add the copies that they need to the list."""
         bounds = self._bounds
         for (phase, sender, receiver, first, last), wave in zip(self._columns, waves, strict=True):
             if phase:
@@ -289,10 +281,10 @@ class _Sums:
 
     def _cut(self, sender: int, receiver: int, first: int, last: int) -> list[Part]:
         """Cut where either end has begun sums of some chunks and not of others."""
-        of_sender, of_receiver = self._begun[self._row[sender]], self._begun[self._row[receiver]]
-        alike = 2 * of_sender[first:last] + of_receiver[first:last]
+        of_sender, of_receiver = self._begun[sender], self._begun[receiver]
+        states = 2 * of_sender[first:last] + of_receiver[first:last]
         found: list[Part] = []
-        for low, past in self._alike(alike, sender, receiver, first, last):
+        for low, past in self._ranges(states, sender, receiver, first, last):
             start = self._bounds[low]
             target = self._frame.accumulator(receiver, start)
             read = self._frame.accumulator(sender, start) if of_sender[low] else Buffer.INPUT
@@ -305,10 +297,10 @@ class _Sums:
     def _levelled(
         self, rank: int, sender: int, receiver: int, first: int, last: int, wave: int
     ) -> list[Part]:
-        """Copy what is not begun where some is, so that nothing but owners cuts the message."""
+        """Copy chunks without a sum next to chunks with one, so that only owners cut the message."""
         begun = self._begun[0]
         found: list[Part] = []
-        for low, past in self._alike(np.zeros(last - first, dtype=np.int64), sender, receiver, first, last):
+        for low, past in self._ranges(np.zeros(last - first, dtype=np.int64), sender, receiver, first, last):
             target = self._frame.accumulator(rank, self._bounds[low])
             some = bool(begun[low:past].any())
             if some and not (self._frame.in_place and target is Buffer.OUTPUT):
@@ -322,18 +314,18 @@ class _Sums:
             found.append((self._bounds[low], self._bounds[past], source, source, target))
         return found
 
-    def _alike(
-        self, alike: Int64Array, sender: int, receiver: int, first: int, last: int
+    def _ranges(
+        self, states: Int64Array, sender: int, receiver: int, first: int, last: int
     ) -> Iterator[tuple[int, int]]:
-        """Ranges of equal values and equal buffers at both ends."""
+        """Return the ranges of equal states and equal buffers at both ends."""
         if self._frame.collective.kind is not CollectiveKind.ALLREDUCE:
             owner = self._owner[first:last]
-            alike = alike + 4 * (owner == receiver) + 8 * (owner == sender)
-        return pairwise([first, *(first + 1 + np.flatnonzero(np.diff(alike))).tolist(), last])
+            states = states + 4 * (owner == receiver) + 8 * (owner == sender)
+        return pairwise([first, *(first + 1 + np.flatnonzero(np.diff(states))).tolist(), last])
 
 
 def program_of(frame: LoweringFrame, lists: list[list[Row]], transfers: Transfers) -> Program:
-    """The program of these lists, with what each operation waits for; paths are those of the transfers."""
+    """Return the program of these lists, with the waits of each operation and the paths of the transfers."""
     collective = frame.collective
     wait_offset, waits = wait_lists(lists, in_place=frame.in_place, reduces=frame.reduces)
     table = np.array([row for rows in lists for row in rows], dtype=np.int64).reshape(-1, len(ROW_FIELDS)).T

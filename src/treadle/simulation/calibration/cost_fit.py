@@ -21,8 +21,8 @@ from treadle.brief import brief
 from treadle.context import context
 from treadle.errors import ScheduleError
 from treadle.inputs.verification import require_verified
+from treadle.program.any_schedule import programs_of
 from treadle.program.operation_lists import OperationKind
-from treadle.program.plan_programs import programs_of
 from treadle.schedules.plan import Plan
 from treadle.simulation.calibration.measurements import Measurement
 from treadle.simulation.calibration.regression import student_t

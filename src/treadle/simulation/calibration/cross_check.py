@@ -10,7 +10,7 @@ from treadle.brief import brief
 from treadle.context import Context, Progress
 from treadle.errors import MemoryLimitError
 from treadle.inputs.verification import require_verified
-from treadle.program.plan_programs import programs_of
+from treadle.program.any_schedule import programs_of
 from treadle.schedules.plan import Plan
 from treadle.simulation.cost_models import step_alpha_ns
 from treadle.simulation.simgrid import find_simgrid, simulate_with_simgrid

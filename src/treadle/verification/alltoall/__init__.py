@@ -1,1 +1,1 @@
-"""Steps of an all-to-all judged by following every chunk."""
+"""Verification of the steps of an all-to-all, chunk by chunk."""

@@ -1,1 +1,1 @@
-"""Factored forests judged in their own form."""
+"""Verification of factored forests without expanding them."""

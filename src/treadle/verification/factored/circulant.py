@@ -1,8 +1,8 @@
 """The height of circulant trees, for the verifier of factored forests.
 
-Exit unit i of child x is entry unit i of child x + d(i). So a tree is high where a unit leaves x late and
-goes on far in x + d(i): both are runs of i, alike for children that are alike, and such a pair counts if
-there are children of these kinds at one of the distances that the units have.
+Egress unit i of child x is ingress unit i of child x + d(i). So a tree is high if a unit leaves x late and
+reaches far in x + d(i): both hold for runs of i, which are equal for equivalent children, and such a pair
+counts if there are children of these classes at one of the distances of the units.
 """
 
 from __future__ import annotations
@@ -12,25 +12,26 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from treadle.arrays import Int32Array, Int64Array
+from treadle.arrays import Int32Array, Int64Array, ranges_of
 from treadle.schedules.factored import CirculantTrees
+from treadle.verification.factored.formulas import sides_of
 from treadle.verification.factored.hops import ChildSubproblems, Height, Slots
 
-_MAX_PAIRS = 2**23  # runs that leave times runs that enter, looked at
-_MAX_LOOKS = 512  # ... and pairs of them whose children are looked for
+_MAX_PAIRS = 2**23  # maximum number of leaving runs times entering runs compared
+_MAX_LOOKS = 512  # maximum number of pairs of them whose children are searched
 
 
 @dataclass(frozen=True, eq=False)
 class _ExitRuns:
-    """Runs of exit (entry) units of a kind of children: low, ..., high - 1, all in equal places of blocks.
+    """Runs low, ..., high - 1 of egress (ingress) units of equivalent children, in equal positions of blocks.
 
     Parameters
     ----------
     low, high : arrays of int64
     begin, end : arrays of int64
-        Of these units only those whose number within their block of g is begin, ..., end - 1.
+        Restrict them to the units with number begin, ..., end - 1 within their block of g.
     hops : array of int64
-        Before they leave (after they enter).
+        Hops before they leave (after they enter).
     """
 
     low: Int64Array
@@ -49,18 +50,10 @@ class CirculantHeight:
         self._units = trees.native_units * (self._n - 1)
 
     def run(self) -> Height:
-        """The highest pair of runs that occurs."""
-        trees = self._trees
-        out_kind, out_example = self._alike(trees.out_links, trees.out_first, trees.out_offset)
-        in_kind, in_example = self._alike(trees.in_links, trees.in_first, trees.in_offset)
-        own = [
-            int(hops.reach[hops.planted(*_whole(trees.native_units)).row].max()) for hops in self._inside.hops
-        ]
-        least = max(own, default=0)
-        out, into = [self._leaving(x) for x in out_example], [self._entering(y) for y in in_example]
-        where = [
-            [np.flatnonzero(kind == one) for one in range(kind.max() + 1)] for kind in (out_kind, in_kind)
-        ]
+        """Return the height of the highest pair of runs that occurs."""
+        leaving, entering = (self._classes(*side) for side in sides_of(self._trees))
+        out, into = [self._leaving(x[0]) for x in leaving], [self._entering(y[0]) for y in entering]
+        least = max((int(hops.reach[hops.natives().row].max()) for hops in self._inside.hops), default=0)
         pairs, looks = 0, 0
         for hops, a, b, p, q in self._by_hops(out, into):
             if hops <= least:
@@ -72,7 +65,7 @@ class CirculantHeight:
             for i, j in met[: _MAX_LOOKS - looks].tolist():
                 looks += 1
                 run = (int(out[a].begin[p[i]]), int(out[a].end[p[i]]))
-                if self._occurs(int(low[i, j]), int(high[i, j]), run, where[0][a], where[1][b]):
+                if self._occurs(int(low[i, j]), int(high[i, j]), run, leaving[a], entering[b]):
                     return Height(hops, is_exact=True)
             if looks >= _MAX_LOOKS or pairs > _MAX_PAIRS:
                 return Height(hops, is_exact=False)
@@ -81,22 +74,20 @@ class CirculantHeight:
     def _by_hops(
         self, out: list[_ExitRuns], into: list[_ExitRuns]
     ) -> Iterator[tuple[int, int, int, Int64Array, Int64Array]]:
-        """Height of a tree, kinds of children and their runs that would make it so; the highest first."""
+        """Yield heights, the largest first, with the classes of children and their runs that give it."""
         sides = [
             [
-                (hops, one, np.flatnonzero(runs.hops == hops))
-                for one, runs in enumerate(side)
+                (hops, number, np.flatnonzero(runs.hops == hops))
+                for number, runs in enumerate(side)
                 for hops in set(runs.hops.tolist())
             ]
             for side in (out, into)
         ]
         found = [(hops + 1 + more, a, b, p, q) for hops, a, p in sides[0] for more, b, q in sides[1]]
-        yield from sorted(found, key=lambda one: (-one[0], one[1], one[2]))
+        yield from sorted(found, key=lambda candidate: (-candidate[0], candidate[1], candidate[2]))
 
-    def _alike(
-        self, links: Int32Array, first: Int64Array, offset: Int64Array
-    ) -> tuple[Int64Array, list[int]]:
-        """Which children are alike in the columns of one side, and one of each kind."""
+    def _classes(self, links: Int32Array, first: Int64Array, offset: Int64Array) -> list[Int64Array]:
+        """Return the classes of children with equal columns of one side, each rising."""
         inside = self._inside
         local = np.zeros(links.shape, dtype=np.int64)
         sets = np.flatnonzero(inside.number >= 0)
@@ -107,17 +98,12 @@ class CirculantHeight:
         columns[inside.number < 0, 1:] = 0
         columns = np.ascontiguousarray(columns)
         rows = columns.view(np.dtype((np.void, columns.dtype.itemsize * columns.shape[1]))).ravel()
-        _, example, kind = np.unique(rows, return_index=True, return_inverse=True)
-        return kind.ravel().astype(np.int64), example.tolist()
+        kind = np.unique(rows, return_inverse=True)[1].ravel()
+        return [np.flatnonzero(kind == number) for number in range(kind.max() + 1)]
 
-    def _columns(self, child: int, *, leaving: bool) -> tuple[Int64Array, Int64Array, Int64Array, Int64Array]:
-        """Local links in a child's piece; first unit, units, offset of each column."""
-        trees = self._trees
-        links, first, offset = (
-            (trees.out_links, trees.out_first, trees.out_offset)
-            if leaving
-            else (trees.in_links, trees.in_first, trees.in_offset)
-        )
+    def _columns(self, child: int, side: int) -> tuple[Int64Array, Int64Array, Int64Array, Int64Array]:
+        """Return the local links in a child, the first unit, the units, and the offset of each column."""
+        links, first, offset = sides_of(self._trees)[side]
         held = np.flatnonzero(np.diff(first[child]))
         piece = np.full(len(held), self._inside.number[child])
         local = self._slots(piece, self._inside.links[links[child, held]])
@@ -125,48 +111,46 @@ class CirculantHeight:
 
     def _entering(self, child: int) -> _ExitRuns:
         if self._inside.number[child] < 0:
-            return self._at_once()
+            return self._of_rank()
         hops = self._inside.hops[int(self._inside.kind[child])]
-        local, first, units, offset = self._columns(child, leaving=False)
+        local, first, units, offset = self._columns(child, 1)
         met = hops.entered(local, offset, units)
         low = first[met.query] + met.skip
-        low, high, reach = _joined(low, low + met.units, hops.reach[met.row])
+        low, high, reach = _merged(low, low + met.units, hops.reach[met.row])
         return _ExitRuns(low, high, np.zeros_like(low), np.full_like(low, self._g), reach)
 
     def _leaving(self, child: int) -> _ExitRuns:
-        """A block of g unit trees takes a block of g (n - 1) exit units, each tree its share of them."""
+        """Return the runs of egress units: each block of g unit trees uses a block of g (n - 1) units."""
         if self._inside.number[child] < 0:
-            return self._at_once()
-        hops, g = self._inside.hops[int(self._inside.kind[child])], self._g
-        local, first, units, offset = self._columns(child, leaving=True)
-        met = hops.ports(local, offset, units)
+            return self._of_rank()
+        hops, width = self._inside.hops[int(self._inside.kind[child])], self._n - 1
+        local, first, units, offset = self._columns(child, 0)
+        met = hops.exits.overlay(local, offset, units)
         low = first[met.query] + met.skip
-        low, high, port = _joined(low, low + met.units, met.row)
-        state = hops.planted(*_whole(self._trees.native_units))
-        tree, until, state_of = _joined(state.skip, state.skip + state.units, state.row)
-        tree, until, begin, end, state_of = _whole_blocks(tree, until, state_of, g)
-        # runs of exit units against blocks of trees: both rise, so what a run overlaps are neighbours
-        start = np.searchsorted(until * (self._n - 1), low, side="right")
-        count = np.searchsorted(tree * (self._n - 1), high) - start
-        one = np.repeat(np.arange(len(low)), count)
-        other = np.arange(len(one)) + np.repeat(start - (np.cumsum(count) - count), count)
+        low, high, port = _merged(low, low + met.units, met.row)
+        state = hops.natives()
+        tree, until, state_of = _merged(state.skip, state.skip + state.units, state.row)
+        tree, until, begin, end, state_of = _whole_blocks(tree, until, state_of, self._g)
+        # Runs of egress units and blocks of trees both rise, so the blocks that a run overlaps are adjacent.
+        start = np.searchsorted(until * width, low, side="right")
+        run, block = ranges_of(start, np.searchsorted(tree * width, high) - start)
         return _ExitRuns(
-            np.maximum(low[one], tree[other] * (self._n - 1)),
-            np.minimum(high[one], until[other] * (self._n - 1)),
-            begin[other],
-            end[other],
-            hops.supply(state_of[other], port[one]),
+            np.maximum(low[run], tree[block] * width),
+            np.minimum(high[run], until[block] * width),
+            begin[block],
+            end[block],
+            hops.supply(state_of[block], port[run]),
         )
 
-    def _at_once(self) -> _ExitRuns:
-        """Of a rank."""
+    def _of_rank(self) -> _ExitRuns:
+        """Return all units of a rank as one run, without hops."""
         zero = np.zeros(1, dtype=np.int64)
         return _ExitRuns(zero, zero + self._units, zero, zero + self._g, zero)
 
     def _occurs(
         self, low: int, high: int, run: tuple[int, int], leaving: Int64Array, entering: Int64Array
     ) -> bool:
-        """Whether an exit unit low, ..., high - 1 in these places leads from a child to another of these."""
+        """Whether a unit low, ..., high - 1 in these positions leads from a leaving to an entering child."""
         (begin, end), g, n = run, self._g, self._n
         low += max(0, begin - low % g) if low % g < end else g - low % g + begin
         last = high - 1
@@ -179,24 +163,20 @@ class CirculantHeight:
         else:
             one, other = low % span // g + 1, last % span // g + 1
             steps = [(one, other)] if low // span == last // span else [(one, n - 1), (1, other)]
-        # among the children that enter twice over, one at a distance in the range
+        # Distances wrap, so entering children are listed twice; is one of them at a distance in a range?
         twice = np.concatenate([entering, entering + n])
-        for near, far in steps:
-            at = np.searchsorted(twice, leaving + near)
-            if np.any((at < len(twice)) & (twice[np.minimum(at, len(twice) - 1)] <= leaving + far)):
-                return True
-        return False
+        return any(
+            np.any(
+                np.searchsorted(twice, leaving + near) < np.searchsorted(twice, leaving + far, side="right")
+            )
+            for near, far in steps
+        )
 
 
-def _whole(units: int) -> tuple[Int64Array, Int64Array]:
-    """All units as one run."""
-    return np.zeros(1, dtype=np.int64), np.full(1, units, dtype=np.int64)
-
-
-def _joined(
+def _merged(
     low: Int64Array, high: Int64Array, value: Int64Array
 ) -> tuple[Int64Array, Int64Array, Int64Array]:
-    """Runs in order, neighbours of equal value as one."""
+    """Return runs in order, adjacent ones of equal value joined."""
     order = np.argsort(low, kind="stable")
     low, high, value = low[order], high[order], value[order]
     fresh = np.ones(len(low), dtype=bool)
@@ -208,12 +188,12 @@ def _joined(
 def _whole_blocks(
     tree: Int64Array, until: Int64Array, value: Int64Array, g: int
 ) -> tuple[Int64Array, Int64Array, Int64Array, Int64Array, Int64Array]:
-    """Runs of trees as whole blocks of g and parts of blocks: trees, places within a block, value.
+    """Return runs of trees as whole blocks of g and parts of blocks: trees, positions in a block, value.
 
-    A part of a block is given as the block, and the places that it has there.
+    A part of a block is given as the block and the positions of the part in it.
     """
     up, down = -(-tree // g) * g, until // g * g
-    # whole blocks; the end of a block; the beginning of one; within one, at neither of its ends
+    # Whole blocks; the end of a block; the beginning of one; the middle of one.
     masks = (up < down, (tree < up) & (up <= down), (down < until) & (up <= down), up > down)
     from_block = (up, up - g, down, down)
     to_block = (down, up, down + g, up)

@@ -1,19 +1,21 @@
-"""Check of factored forests, in their own form: each kind of piece once, each piece in its place, the gluing.
+"""Check of factored forests without expanding them: equivalence classes, positions, and the gluing.
 
-Why that is enough (docs/algorithms/decomposition.md has the proofs). In a piece, every unit tree spans the
-children from its root. A child that is a piece is entered once by each tree that is not rooted in it, and
-the units that enter are, one to one, those of its entrances, which are its unit trees beyond the native
-ones; native ones are counted alike on both sides. So each of the R unit trees goes on as just one unit tree
-in every piece, and the ranks, each in one piece, are all reached, without circles. An edge that leaves a
-piece starts at the child that the exits name, which has the data, as its tree in that piece spans the
-children. Paths are walks in each piece; where they meet at a border they share a link. Loads add up over
-pieces, a crossing link counted outside.
+This is sufficient (docs/algorithms/decomposition.md has the proofs). In a subproblem, every unit tree spans
+the children from its root. A child that is a subproblem is entered once by each tree that is not rooted in
+it, and the units that enter are, one to one, those of its ingress rows, which are its unit trees other than
+the native ones; native ones are counted equally on both sides. So each of the R unit trees continues as
+exactly one unit tree in every subproblem, and the ranks, each in one subproblem, are all reached, without
+cycles. An edge that leaves a subproblem starts at the child that the egress rows name, which has the data, as
+its tree in that subproblem spans the children. Paths are walks in each subproblem; where they meet at a
+boundary they share a link. Loads add up over subproblems, a crossing link counted outside.
 
-Shares no code with the generators or the expansion; `treadle.verification.schedules` is the way in.
+Shares no code with the generators or the expansion. `treadle.verification.schedules.verify` is the entry
+point.
 """
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import Unpack
 
 import numpy as np
@@ -48,18 +50,17 @@ def verify_factored(
     Returns
     -------
     Report
-        `algbw` is exact, as of an explicit schedule; so is `height_max`, or it is a bound and
-        `height_is_exact` false (`treadle.verification.factored.height`).
+        `algbw` is exact, as for explicit trees; so is `height_max`, or it is an upper bound and
+        `height_is_exact` is false (`treadle.verification.factored.height`).
 
     Notes
     -----
-    Time is linear in the stored arrays and in the pieces' links and borders, not in trees times ranks.
+    Time is linear in the stored arrays and in the links and boundaries of subproblems, not in trees times
+    ranks.
     """
     judge = Verifier(topology, collective, **claims)
-    loads = np.zeros(topology.n_links, dtype=np.int64)
     if judge.is_sound and check_kind(collective, schedule, judge.found):
-        for forest in schedule.forests:
-            loads = _added(loads, _check_forest(topology, collective, forest, judge.found))
+        loads = _check_forests(topology, collective, schedule, judge.found)
     if not judge.is_sound:
         return judge.report()
     height = forest_height(tuple(layer for forest in schedule.forests for layer in forest.layers))
@@ -68,33 +69,39 @@ def verify_factored(
 
 
 def factored_loads(topology: Topology, collective: Collective, schedule: FactoredSchedule) -> Int64Array:
-    """Units that cross each link, all forests together, shape (m,), of a schedule that is correct.
+    """Return the units that cross each link in all forests together, shape (m,).
 
     Raises
     ------
     ScheduleError
-        If it is not.
+        If the schedule is not correct.
     """
     found = Findings(1)
-    loads = np.zeros(topology.n_links, dtype=np.int64)
-    for forest in schedule.forests:
-        loads = _added(loads, _check_forest(topology, collective, forest, found))
+    loads = _check_forests(topology, collective, schedule, found)
     if found.total:
-        raise ScheduleError("the plan is wrong: verify it")
+        raise ScheduleError("plan: it is not correct; run treadle verify on it")
     return loads
 
 
-def _added(one: Int64Array, other: Int64Array) -> Int64Array:
-    """The sum; of Python ints where 64 bits may not hold it."""
-    if float(one.max(initial=0)) + float(other.max(initial=0)) < _SAFE:
-        return one + other
-    return one.astype(object) + other
+def _check_forests(
+    topology: Topology, collective: Collective, schedule: FactoredSchedule, found: Findings
+) -> Int64Array:
+    """Check all forests; return their exact loads."""
+    forests = [_check_forest(topology, collective, forest, found) for forest in schedule.forests]
+    return reduce(_add_loads, forests)
+
+
+def _add_loads(loads: Int64Array, more: Int64Array) -> Int64Array:
+    """Return the sum, as Python ints if 64 bits may not hold it."""
+    if float(loads.max(initial=0)) + float(more.max(initial=0)) < _SAFE:
+        return loads + more
+    return loads.astype(object) + more
 
 
 def _check_forest(
     topology: Topology, collective: Collective, forest: FactoredForest, found: Findings
 ) -> Int64Array:
-    """All layers of a forest; exact loads."""
+    """Check all layers of a forest; return its exact loads."""
     loads = np.zeros(topology.n_links, dtype=np.int64)
     if forest.n_ranks != collective.n_ranks:
         found.add(
@@ -107,12 +114,12 @@ def _check_forest(
     for number, layer in enumerate(forest.layers):
         part = LayerCheck(fabric, layer, f"{forest.direction} layer {number}", found).run()
         if part is not None:
-            loads = _added(loads, part)
+            loads = _add_loads(loads, part)
     return loads
 
 
 def _check_shares(collective: Collective, forest: FactoredForest, found: Findings) -> None:
-    """Trees per root are those of the layers, and in proportion to the shards."""
+    """Check that trees per root are those of the layers, and proportional to the shards."""
     declared = forest.root_multiplicity.astype(object)
     planted = np.zeros(forest.n_ranks, dtype=object)
     for layer in forest.layers:
@@ -137,4 +144,4 @@ def _check_shares(collective: Collective, forest: FactoredForest, found: Finding
         ),
     )
     if total <= 0:
-        found.add(ViolationKind.SHARES, f"{forest.direction}: there is no tree")
+        found.add(ViolationKind.SHARES, f"{forest.direction}: the forest has no trees")

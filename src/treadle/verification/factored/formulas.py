@@ -1,32 +1,46 @@
-"""Check of the trees of an outermost piece that a formula gives: why they span, and which units they use.
+"""Check of the trees by formula of an outermost subproblem: that they span, and which units they use.
 
 *Relay trees.* A block with m deliveries given away makes D = n - 1 - m >= 1 itself, the rest is made by
-its relays: n - 1 in all, one to each other child. Relay i is served by the root if i <= D, else by
+its relays: n - 1 in all, one to each other child. Relay i is supplied by the root if i <= D, else by
 relay i - 1, which makes at least one delivery and comes earlier. So every child has one supplier that has the
 data. Deliveries of a child are numbered without gaps, own ones first; blocks arrive at a child numbered
-without gaps. So it is enough that the numbers of exit and entry units are those of deliveries and arrivals.
+without gaps. So it is enough that the numbers of egress and ingress units are those of deliveries and
+arrivals.
 
-*Relay planes.* A tree is on one plane, where it is one of relay trees; what leaves and enters a child is
-numbered plane by plane.
+*Relay planes.* A tree is on one plane, where it is one of relay trees; the units that leave and enter a child
+are numbered plane by plane.
 
 *Plane trees.* A block of trees reaches a child from its root, or by the one relay that a row names, to
-which the root sends itself. What a child sends to another, own trees and others, is numbered without gaps,
-and the planes divide it. What leaves (enters) a child by a plane is numbered without gaps, so the sums of
-rows (columns) of a plane's table must be the exit (entry) units that lead to its switch.
+which the root sends itself. The trees that a child sends to another, own trees and others, are numbered
+without gaps, and the planes divide them. The units that leave (enter) a child by a plane are numbered without
+gaps, so the sums of rows (columns) of the table of a plane must be the egress (ingress) units that lead to
+its switch.
 
-Shares no code with the generators or the expansion; `treadle.verification.schedules` is the way in.
+Shares no code with the generators or the expansion. `treadle.verification.schedules.verify` is the entry
+point.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from treadle.arrays import BoolArray, Int64Array, offsets_of
-from treadle.schedules.factored import FormulaTrees, PlaneTrees, RelayPlanes, RelayTrees
+from treadle.arrays import BoolArray, Int32Array, Int64Array, offsets_of, sums_of
+from treadle.schedules.factored import CirculantTrees, FormulaTrees, PlaneTrees, RelayPlanes, RelayTrees
+
+_UNKNOWN_BLOCK = "a row of relays is for a block that does not exist"
+_Side = tuple[Int32Array, Int64Array, Int64Array]
+
+
+def sides_of(trees: CirculantTrees | FormulaTrees) -> tuple[_Side, _Side]:
+    """Return the links, first units and offsets of the egress columns and of the ingress columns."""
+    return (
+        (trees.out_links, trees.out_first, trees.out_offset),
+        (trees.in_links, trees.in_first, trees.in_offset),
+    )
 
 
 def formula_faults(trees: FormulaTrees) -> list[str]:
-    """What is wrong with trees by formula by themselves; empty if its trees span and use each unit once."""
+    """Return the faults of trees by formula; none if the trees span and use each unit once."""
     if isinstance(trees, RelayTrees):
         return _relay_faults(trees)
     if isinstance(trees, PlaneTrees):
@@ -37,7 +51,7 @@ def formula_faults(trees: FormulaTrees) -> list[str]:
 
 
 def formula_depth(trees: FormulaTrees) -> int:
-    """Tree edges from a root to the farthest child, at most; of correct trees."""
+    """Return the maximum number of tree edges from a root to a child, for correct trees."""
     if isinstance(trees, PlaneTrees):
         return 2 if len(trees.relay_root) else 1
     if isinstance(trees, RelayPlanes):
@@ -51,7 +65,7 @@ def formula_depth(trees: FormulaTrees) -> int:
 
 
 def _groups(trees: RelayTrees) -> tuple[Int64Array, Int64Array]:
-    """The different (root, block) pairs that have relays, and which of them each row is for."""
+    """Return the distinct (root, block) pairs that have relays, and the index of the pair of each row."""
     pairs = np.stack([trees.relay_root.astype(np.int64), trees.relay_block], axis=1)
     found, group = np.unique(pairs, axis=0, return_inverse=True)
     return found, group.ravel()
@@ -65,14 +79,13 @@ def _relay_faults(trees: RelayTrees) -> list[str]:
         faults.append(f"unit trees of a child do not come in blocks of {g}")
     root, child, count = trees.relay_root, trees.relay_child, trees.relay_count
     if np.any((trees.relay_block < 0) | (trees.relay_block >= blocks[root])):
-        faults.append("a row of relays is for a block that there is not")
+        faults.append(_UNKNOWN_BLOCK)
     _, group = _groups(trees)
     if np.any(np.diff(group) < 0):
         faults.append("rows of relays are not in the order of roots and blocks")
     if np.any(root == child) or len(set(zip(group.tolist(), child.tolist(), strict=True))) < len(child):
         faults.append("a relay of a block is its root, or comes twice")
-    given = np.zeros(len(group), dtype=np.int64)
-    np.add.at(given, group, count)
+    given = sums_of(len(group), group, count)
     if np.any(count < 1) or np.any(given > n - 2):
         faults.append(f"a relay makes no delivery, or a block gives away more than {n - 2}")
     if faults:
@@ -84,10 +97,10 @@ def _relay_faults(trees: RelayTrees) -> list[str]:
 
 
 def _unit_faults(trees: FormulaTrees, out: Int64Array, into: Int64Array) -> list[str]:
-    """Children whose exit or entry units are not as many as their trees take, the first of each side."""
+    """Report the first child of each side whose egress or ingress units are not those that trees use."""
     return [
-        f"child {wrong} has {first[wrong, -1]} {what} units; trees take {used[wrong]}"
-        for what, first, used in (("exit", trees.out_first, out), ("entry", trees.in_first, into))
+        f"child {wrong} has {first[wrong, -1]} {side} units; trees use {used[wrong]}"
+        for side, first, used in (("egress", trees.out_first, out), ("ingress", trees.in_first, into))
         for wrong in np.flatnonzero(first[:, -1] != used)[:1]
     ]
 
@@ -109,8 +122,8 @@ def _relay_planes_faults(trees: RelayPlanes) -> list[str]:
 
 
 def _part_sums(trees: RelayPlanes) -> tuple[Int64Array, Int64Array]:
-    """Units that leave and that enter each child by each plane, shape (n, planes)."""
-    out, into = ([getattr(part, side)[:, -1] for part in trees.parts] for side in ("out_first", "in_first"))
+    """Return the units that leave and that enter each child by each plane, shape (n, planes)."""
+    out, into = ([sides_of(part)[side][1][:, -1] for part in trees.parts] for side in (0, 1))
     return np.stack(out, axis=1), np.stack(into, axis=1)
 
 
@@ -126,7 +139,7 @@ def _plane_faults(trees: PlaneTrees) -> list[str]:
     if np.any(root == child) or not np.all(np.diff(np.sort(root * n + child))):
         faults.append("a pair is a child and itself, or comes twice")
     if np.any(trees.group_units < 0) or np.any(units < 0):
-        faults.append("a plane has fewer than no trees of a pair")
+        faults.append("a plane has a negative number of trees of a pair")
     sizes = np.bincount(trees.group, minlength=len(trees.group_units))
     for a, shares in enumerate(trees.group_units):
         others = np.maximum(sizes, sizes[a])
@@ -139,12 +152,14 @@ def _plane_faults(trees: PlaneTrees) -> list[str]:
 
 
 def _delivery_faults(trees: PlaneTrees) -> list[str]:
-    """Whether each row of relays is a delivery of its own, by a child that the root sends to itself."""
+    """Check that each row of relays is one delivery, by a child to which the root sends directly."""
     n = len(trees.group)
-    root, child, by = (one.astype(np.int64) for one in (trees.relay_root, trees.relay_child, trees.relay_by))
+    root, child, by = (
+        nodes.astype(np.int64) for nodes in (trees.relay_root, trees.relay_child, trees.relay_by)
+    )
     faults = []
     if np.any((trees.relay_block < 0) | (trees.relay_block >= trees.native_units[root] // trees.block)):
-        faults.append("a row of relays is for a block that there is not")
+        faults.append(_UNKNOWN_BLOCK)
     if np.any((root == child) | (root == by) | (child == by)):
         faults.append("a relay is the root or the child that it sends to")
     order = np.lexsort((trees.relay_block, child, root))
@@ -160,28 +175,25 @@ def _delivery_faults(trees: PlaneTrees) -> list[str]:
 
 
 def _sent_faults(trees: PlaneTrees) -> list[str]:
-    """Whether planes divide what each child sends to each other, itself and for others."""
+    """Check that planes divide the trees that each child sends to each other, its own and others."""
     n, g = len(trees.group), trees.block
     root, child = trees.pair_root.astype(np.int64), trees.pair_child.astype(np.int64)
     pairs = root * n + child
-    place = np.argsort(pairs, kind="stable")  # by far the fastest of those that rise
-    more = np.zeros(len(pairs), dtype=np.int64)
+    order = np.argsort(pairs, kind="stable")  # by far the fastest kind for rising pairs
+    rest = trees.native_units[root] - trees.pair_units.sum(axis=1)
     for sender, sign in ((trees.relay_root, -g), (trees.relay_by, g)):
         wanted = sender.astype(np.int64) * n + trees.relay_child
-        at = np.minimum(np.searchsorted(pairs[place], wanted), max(len(pairs) - 1, 0))
-        if len(wanted) and (not len(pairs) or np.any(pairs[place[at]] != wanted)):
+        found = np.minimum(np.searchsorted(pairs[order], wanted), max(len(pairs) - 1, 0))
+        if len(wanted) and (not len(pairs) or np.any(pairs[order[found]] != wanted)):
             return ["a pair that relays change has the usual shares of planes"]
-        np.add.at(more, place[at], sign)
-    more += trees.native_units[root]
-    for units in trees.pair_units.T:
-        more -= units
-    return ["planes do not divide what a child sends to another"] if more.any() else []
+        np.add.at(rest, order[found], sign)
+    return ["planes do not divide the trees that a child sends to another"] if rest.any() else []
 
 
 def transit_faults(
     trees: FormulaTrees, heads: Int64Array, tails: Int64Array, passable: BoolArray
 ) -> list[str]:
-    """Whether a unit that leaves a child and the one that enters the next meet at a switch, or why not.
+    """Check that a unit that leaves a child and the one that enters the next meet at a switch.
 
     Parameters
     ----------
@@ -190,11 +202,11 @@ def transit_faults(
     heads, tails : arrays of int64
         Nodes of the fabric at the ends of local links.
     passable : array of bool
-        By node.
+        Whether paths may pass each node.
 
     Notes
     -----
-    All units of relay trees pass one switch, and so do all exit and entry units of a plane.
+    All units of relay trees pass one switch, and so do all egress and ingress units of a plane.
     """
     if isinstance(trees, PlaneTrees):
         sums = _plane_sums(trees)
@@ -202,13 +214,9 @@ def transit_faults(
         sums = _part_sums(trees)
     else:
         sums = trees.out_first[:, -1:], trees.in_first[:, -1:]
-    sides = (
-        (trees.out_first, heads[trees.out_links]),
-        (trees.in_first, tails[trees.in_links]),
-    )
     nodes: list[list[Int64Array]] = [[] for _ in range(sums[0].shape[1])]
-    for (first, node), shares in zip(sides, sums, strict=True):
-        stop = np.cumsum(shares, axis=1)
+    for (links, first, _), ends, shares in zip(sides_of(trees), (heads, tails), sums, strict=True):
+        node, stop = ends[links], np.cumsum(shares, axis=1)
         for plane, met in enumerate(nodes):
             high, low = stop[:, plane, None], (stop - shares)[:, plane, None]
             met.append(node[np.minimum(first[:, 1:], high) > np.maximum(first[:, :-1], low)])
@@ -220,7 +228,7 @@ def transit_faults(
 
 
 def _plane_sums(trees: PlaneTrees) -> tuple[Int64Array, Int64Array]:
-    """Units that leave and that enter each child by each plane, shape (n, planes)."""
+    """Return the units that leave and that enter each child by each plane, shape (n, planes)."""
     out, into = even_sums(trees, leaving=True), even_sums(trees, leaving=False)
     root, child = trees.pair_root.astype(np.int64), trees.pair_child.astype(np.int64)
     more = trees.pair_units.T - even_units(trees, root, child)
@@ -231,7 +239,7 @@ def _plane_sums(trees: PlaneTrees) -> tuple[Int64Array, Int64Array]:
 
 
 def _members(trees: PlaneTrees) -> tuple[Int64Array, Int64Array]:
-    """Sizes of groups, and the number of each child in its own."""
+    """Return the sizes of groups, and the number of each child in its group."""
     sizes = np.bincount(trees.group, minlength=len(trees.group_units))
     number = np.empty(len(trees.group), dtype=np.int64)
     for group in range(len(sizes)):
@@ -240,24 +248,27 @@ def _members(trees: PlaneTrees) -> tuple[Int64Array, Int64Array]:
 
 
 def _turns(group: Int64Array | int, wide: Int64Array) -> Int64Array:
-    """Where a narrow group begins in a wide one."""
+    """Return the first turn of a narrow group in a wide one."""
     return (group * 40503 % 65536) * wide // 65536
 
 
 def even_units(trees: PlaneTrees, root: Int64Array, child: Int64Array) -> Int64Array:
-    """Units of pairs that are not given, by the formula: those by planes up to each, less those before it."""
+    """Return the units by plane of pairs that are not listed, shape (planes, pairs).
+
+    They are the units by planes up to each one, less those before it.
+    """
     sizes, number = _members(trees)
     group = trees.group.astype(np.int64)
     a, b = group[root], group[child]
     swap = sizes[a] > sizes[b]
-    one, other = np.where(swap, child, root), np.where(swap, root, child)
-    narrow, wide = sizes[group[one]], sizes[group[other]]
-    others = np.maximum(wide - (a == b), 1)
-    first = np.where(a == b, 1, _turns(group[one], wide))
-    turn = (number[other] - number[one] * wide // narrow - first) % wide
+    narrow, wide = np.where(swap, child, root), np.where(swap, root, child)
+    n_narrow, n_wide = sizes[group[narrow]], sizes[group[wide]]
+    others = np.maximum(n_wide - (a == b), 1)
+    first = np.where(a == b, 1, _turns(group[narrow], n_wide))
+    turn = (number[wide] - number[narrow] * n_wide // n_narrow - first) % n_wide
     units = np.empty((trees.group_units.shape[2], len(root)), dtype=np.int64)
     total, before = np.zeros(len(root), dtype=np.int64), np.zeros(len(root), dtype=np.int64)
-    for plane, row in enumerate(units):
+    for plane, row in enumerate(units):  # one at a time to limit the memory
         total += trees.group_units[a, b, plane]
         upto = (total + turn) // others
         row[:] = upto - before
@@ -266,24 +277,24 @@ def even_units(trees: PlaneTrees, root: Int64Array, child: Int64Array) -> Int64A
 
 
 def even_sums(trees: PlaneTrees, *, leaving: bool) -> Int64Array:
-    """Units that leave (enter) each child by each plane, were no pairs given.
+    """Return the units that leave (enter) each child by each plane if no pairs are listed.
 
-    With all of a group that is not smaller a child has just what `group_units` says, with one of equal size
-    too. Of a larger group, those children have a unit more than the others whose turn at a child of
-    the smaller one comes among the last; in a larger group turns start at different places.
+    With all children of a group of at least its own size, a child has exactly its `group_units`. In a larger
+    group, those children have one unit more than the others whose turn at a child of the smaller group comes
+    among the last; in a larger group turns start at different positions.
     """
     sizes, number = _members(trees)
     group = trees.group.astype(np.int64)
     sums = np.zeros((len(group), trees.group_units.shape[2]), dtype=np.int64)
-    for theirs, size in enumerate(sizes.tolist()):
-        shares = trees.group_units[:, theirs] if leaving else trees.group_units[theirs]
+    for peer, size in enumerate(sizes.tolist()):
+        shares = trees.group_units[:, peer] if leaving else trees.group_units[peer]
         sums += np.where(sizes[:, None] <= size, shares, 0)[group]
         larger = sizes > size
         members = np.flatnonzero(larger[group])
-        twice = 2 * sizes * larger  # turns of a group stand there twice, as windows of them may wrap
+        twice = 2 * sizes * larger  # turns of a group are listed twice, as windows of them may wrap
         begin = np.cumsum(twice) - twice
         wide = sizes[larger]
-        starts = begin[larger] + (np.arange(size)[:, None] * wide // size + _turns(theirs, wide)) % wide
+        starts = begin[larger] + (np.arange(size)[:, None] * wide // size + _turns(peer, wide)) % wide
         counts = np.bincount(np.concatenate([starts, starts + wide]).ravel(), minlength=2 * int(wide.sum()))
         before = offsets_of(counts)
         mine = group[members]

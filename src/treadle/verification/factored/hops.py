@@ -1,8 +1,8 @@
-"""Hops within the pieces of a factored forest, tree by tree, for the verifier.
+"""Hops within the subproblems of a factored forest, tree by tree, for the verifier.
 
-A *state* is a run of unit trees of a piece that are alike in all that hops depend on, in the pieces inside
-as well: their depths, and which trees they are further in. A *port* is a rank, seen from outside, that
-supplies what leaves a piece: in a state, so and so many hops from where the tree came in.
+A *state* is a run of unit trees of a subproblem that agree in all that hops depend on, in the subproblems
+inside as well: their depths, and the trees inside that they continue as. A *port* is a rank that supplies
+data which leave a subproblem: in each state, some number of hops from where the tree entered.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from treadle.arrays import Int32Array, Int64Array, distinct
+from treadle.arrays import Int32Array, Int64Array, distinct, offsets_of, ranges_of
 from treadle.schedules.factored import Crossings, Subproblem
-from treadle.verification.factored.runs import Overlay, RunTable
+from treadle.verification.factored.runs import Overlay, RunTable, joined
 
 
 @dataclass(frozen=True, eq=False)
 class TreeParts:
-    """Trees of a piece, a row each run of unit trees; s rows, n children.
+    """Trees of a subproblem, one row for each run of unit trees; s rows, n children.
 
     Parameters
     ----------
@@ -28,9 +28,9 @@ class TreeParts:
     parent : array of int64, shape (s, n)
         -1 at the root.
     start, end : arrays of int64, shape (s, n)
-        First and last link (of the fabric) of the path into each child; any at the root.
+        First and last link (of the fabric) of the path into each child; undefined at the root.
     leaves, enters : arrays of int64, shape (s, n)
-        Capacity units of these links that the first unit tree takes; the next ones follow.
+        Capacity units of these links that the first unit tree uses; the other trees use the next ones.
     """
 
     root: Int64Array
@@ -45,31 +45,30 @@ class TreeParts:
 
 @dataclass(frozen=True, eq=False)
 class Hops:
-    """Hops within a piece, from the rank by which a tree enters it, or its root.
+    """Hops within a subproblem, from the rank by which a tree enters it, or from its root.
 
     Parameters
     ----------
-    piece : Piece
     states : RunTable
         States by root child and unit tree.
     depth : array of int32, shape (s, n)
-        To where each state's trees enter each child.
+        Hops to where the trees of each state enter each child; no rows if trees are not followed.
     inner : array of int32, shape (s, n)
-        State of the child's own piece that they go on with; -1 for ranks.
+        State of the child that they continue in, if it is a subproblem; -1 for ranks.
     reach : array of int64, shape (s,)
-        To the farthest rank.
+        Hops to the farthest rank.
     kinds : tuple of Hops
-        Of the children that are pieces.
+        Hops of the children that are subproblems.
     kind : array of int64, shape (n,)
-        Which of them each child is; -1 for ranks.
-    exits : RunTable
+        Index in `kinds` of each child; -1 for ranks.
+    `exits` : RunTable
         Ports by local link and capacity unit.
     port_child, port_inner : arrays of int64
-        Child of each port, and the port of that child's piece; -1 for ranks.
+        Child of each port, and the port of that child if it is a subproblem; -1 for ranks.
     latest : int
-        Most hops to any port; what every supply counts as if there is no `depth`.
+        Maximum number of hops to any port; without `depth` every port counts as this far.
     is_exact : bool
-        Whether all is as it is in the trees; else hops may be fewer.
+        Whether hops are exact; otherwise they are upper bounds.
     """
 
     piece: Subproblem
@@ -86,7 +85,7 @@ class Hops:
     is_exact: bool
 
     def supply(self, states: Int64Array, ports: Int64Array) -> Int64Array:
-        """Hops to a port in a state, for each pair."""
+        """Return the hops to a port in a state, for each pair."""
         if not len(self.depth):
             return np.full(len(states), self.latest, dtype=np.int64)
         child = self.port_child[ports]
@@ -98,34 +97,32 @@ class Hops:
         return hops
 
     def entered(self, slots: Int64Array, first: Int64Array, units: Int64Array) -> Overlay:
-        """States (`row`) of the trees that come in by runs of capacity units of local links."""
+        """Return the states (`row`) of the trees that enter by runs of capacity units of local links."""
         rows = self.piece.entrances
         met = RunTable(rows.link, rows.offset, rows.units).overlay(slots, first, units)
         found = self.states.overlay(rows.child[met.row], rows.root_unit[met.row] + met.place, met.units)
-        return moved(found, met)
+        return found.within(met)
 
     def planted(self, first: Int64Array, units: Int64Array) -> Overlay:
-        """States of runs of the piece's native unit trees, counted over all its children."""
+        """Return the states of runs of native unit trees, counted over all children."""
         native = self.piece.native
-        planted = np.flatnonzero(native)
-        key = np.zeros(len(planted), dtype=np.int64)
-        met = RunTable(key, (np.cumsum(native) - native)[planted], native[planted]).overlay(
-            np.zeros(len(first), dtype=np.int64), first, units
-        )
-        return moved(self.states.overlay(planted[met.row], met.place, met.units), met)
+        roots = np.flatnonzero(native)
+        table = RunTable(np.zeros_like(roots), offsets_of(native)[roots], native[roots])
+        met = table.overlay(np.zeros_like(first), first, units)
+        return self.states.overlay(roots[met.row], met.place, met.units).within(met)
 
-    def ports(self, slots: Int64Array, first: Int64Array, units: Int64Array) -> Overlay:
-        """Ports (`row`) that supply runs of capacity units of local links."""
-        return self.exits.overlay(slots, first, units)
+    def natives(self) -> Overlay:
+        """Return the states of all native unit trees, run by run."""
+        return self.planted(np.zeros(1, dtype=np.int64), np.array([self.piece.native.sum()]))
 
 
 Slots = Callable[[Int64Array, Int64Array], Int64Array]
-"""Local numbers, in pieces, of links of the fabric."""
+"""Function from subproblems and links of the fabric to local numbers of these links."""
 
 
 @dataclass(frozen=True)
 class Height:
-    """Hops of the highest tree, or a bound on them."""
+    """The height of the highest tree, or an upper bound of it."""
 
     hops: int
     is_exact: bool
@@ -133,17 +130,17 @@ class Height:
 
 @dataclass(frozen=True, eq=False)
 class ChildSubproblems:
-    """The pieces that are children of a piece with n children.
+    """The subproblems among the n children of a subproblem.
 
     Parameters
     ----------
     number : array of int64, shape (n,)
-        -1 for ranks.
+        Number of each in the layer; -1 for ranks.
     kind : array of int64, shape (n,)
-        Which of `hops` is theirs; -1 for ranks.
+        Index in `hops` of each; -1 for ranks.
     hops : tuple of Hops
     links : array of int64
-        Links of the fabric by local number.
+        Links of the fabric by local number, of the subproblem around them.
     """
 
     number: Int64Array
@@ -153,24 +150,22 @@ class ChildSubproblems:
 
     @property
     def latest(self) -> int:
-        """Most hops within one of them to anything that supplies an exit."""
+        """Maximum number of hops within one of them to a port."""
         return max((hops.latest for hops in self.hops), default=0)
 
     @property
     def reach(self) -> int:
-        """Farthest reach within one of them."""
+        """Maximum reach within one of them."""
         return max((int(hops.reach.max(initial=0)) for hops in self.hops), default=0)
 
 
-def moved(found: Overlay, within: Overlay) -> Overlay:
-    """What was found of parts of runs, as parts of those runs."""
-    return Overlay(
-        within.query[found.query], within.skip[found.query] + found.skip, found.units, found.row, found.place
-    )
+def coarse(piece: Subproblem, inside: ChildSubproblems) -> Hops:
+    """Return upper bounds of the hops in a subproblem whose trees are not followed.
 
-
-def coarse(piece: Subproblem, *, latest: int, reach: int) -> Hops:
-    """One state that stands for all trees of a piece, and one port for all its exits."""
+    One state stands for all its trees, and one port for all its egress rows: a path passes every child at
+    most once.
+    """
+    hops = (piece.n_children - 1) * (1 + inside.latest)
     roots = np.flatnonzero(piece.trees.root_units)
     zero = np.zeros(len(roots), dtype=np.int64)
     none = np.zeros((0, piece.n_children), dtype=np.int32)
@@ -180,13 +175,13 @@ def coarse(piece: Subproblem, *, latest: int, reach: int) -> Hops:
         states=RunTable(roots, zero, piece.trees.root_units[roots], names=zero),
         depth=none,
         inner=none,
-        reach=np.array([reach]),
+        reach=np.array([hops + inside.reach]),
         kinds=(),
         kind=np.zeros(0, dtype=np.int64),
         exits=RunTable(rows.link, rows.offset, rows.units, names=np.zeros(len(rows.link), dtype=np.int64)),
         port_child=np.zeros(1, dtype=np.int64),
         port_inner=np.zeros(1, dtype=np.int64),
-        latest=latest,
+        latest=hops + inside.latest,
         is_exact=False,
     )
 
@@ -194,25 +189,25 @@ def coarse(piece: Subproblem, *, latest: int, reach: int) -> Hops:
 def egress_ports(
     rows: Crossings, kinds: tuple[Hops, ...], kind: Int64Array, slots: Int64Array
 ) -> tuple[RunTable, Int64Array, Int64Array]:
-    """Ports of a piece by runs of its exits, and child and inner port of each port.
+    """Return the ports of a subproblem by runs of its egress rows, and child and inner port of each.
 
     Parameters
     ----------
     rows : Crossings
-        Its exits.
+        The egress rows.
     kinds, kind
-        As of `Hops`.
+        As in `Hops`.
     slots : array of int64, shape (rows,)
-        Local number, in the child's piece, of the first link of each exit's path; any for ranks.
+        Local number, in the child, of the first link of the path of each row; undefined for ranks.
     """
-    found: list[tuple[Int64Array, Int64Array, Int64Array, Int64Array]] = []
     here = np.flatnonzero(kind[rows.child] < 0)
-    found.append((here, np.zeros(len(here), dtype=np.int64), rows.units[here], np.full(len(here), -1)))
+    zero = np.zeros_like(here)
+    found = [Overlay(here, zero, rows.units[here], zero - 1, zero)]
     for number, hops in enumerate(kinds):
         mine = np.flatnonzero(kind[rows.child] == number)
-        met = hops.ports(slots[mine], rows.inner[mine], rows.units[mine])
-        found.append((mine[met.query], met.skip, met.units, met.row))
-    row, skip, units, inner = (np.concatenate(column) for column in zip(*found, strict=True))
+        met = hops.exits.overlay(slots[mine], rows.inner[mine], rows.units[mine])
+        found.append(met._replace(query=mine[met.query]))
+    row, skip, units, inner, _ = joined(*found)
     pairs = np.stack([rows.child[row].astype(np.int64), inner])
     ports, port = np.unique(pairs, axis=1, return_inverse=True)
     table = RunTable(rows.link[row], rows.offset[row] + skip, units, names=port.ravel().astype(np.int64))
@@ -222,7 +217,7 @@ def egress_ports(
 def cut_into_states(
     n_rows: int, parts: list[tuple[Int64Array, Int64Array]]
 ) -> tuple[Int64Array, Int64Array, Int64Array, Int64Array]:
-    """Rows cut wherever one of their parts begins: row and skip of each piece, and what `spread` needs.
+    """Return row and skip of the segments of rows cut wherever a part begins, and the tables for `spread`.
 
     Parameters
     ----------
@@ -240,11 +235,8 @@ def cut_into_states(
 def spread(
     row: Int64Array, skip: Int64Array, units: Int64Array, keys: Int64Array, levels: Int64Array
 ) -> tuple[Int64Array, Int64Array]:
-    """Which part (by number) covers which piece of `cut_into_states`, as pairs."""
+    """Return the pairs of a part and a segment of `cut_into_states` that it covers."""
     radix = len(levels) + 1
     low = np.searchsorted(keys, row * radix + np.searchsorted(levels, skip))
     high = np.searchsorted(keys, row * radix + np.searchsorted(levels, skip + units))
-    count = high - low
-    part = np.repeat(np.arange(len(row)), count)
-    piece = np.arange(len(part)) + np.repeat(low - (np.cumsum(count) - count), count)
-    return part, piece
+    return ranges_of(low, high - low)

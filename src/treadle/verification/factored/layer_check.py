@@ -1,6 +1,11 @@
-"""Check of one layer of a factored forest: every piece in its place in the fabric, and the gluing of pieces.
+"""Check of one layer of a factored forest: every subproblem at its position in the fabric, and the gluing.
 
-Shares no code with the generators or the expansion; `treadle.verification.schedules` is the way in.
+A slot is a (subproblem, link) pair, an entry of ``Layer.links``. Units that cross into subproblems are
+compared with their ingress rows slot by slot; units that leave are followed from the outside in, as the
+egress rows of a subproblem may be supplied by a subproblem inside it.
+
+Shares no code with the generators or the expansion. `treadle.verification.schedules.verify` is the entry
+point.
 """
 
 from __future__ import annotations
@@ -12,18 +17,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from treadle.arrays import BoolArray, Int64Array, distinct
+from treadle.arrays import BoolArray, Int64Array, distinct, offsets_of, ranges_of, sums_of
 from treadle.schedules.collective import Collective
 from treadle.schedules.factored import CirculantTrees, Layer
 from treadle.topologies.topology import Topology
 from treadle.verification.factored.formulas import transit_faults
-from treadle.verification.factored.kinds import Kind, Runs, joined_runs, study
+from treadle.verification.factored.kinds import Kind, study
+from treadle.verification.factored.runs import NO_RUNS, Runs, joined
 from treadle.verification.violations import Findings, ViolationKind
 
 
 @dataclass(frozen=True)
 class LayerFabric:
-    """The fabric as a layer sees it: turned round for in-trees."""
+    """The fabric of a layer, transposed for in-trees."""
 
     topology: Topology
     tails: Int64Array
@@ -33,7 +39,7 @@ class LayerFabric:
 
 
 def fabric_of(topology: Topology, collective: Collective, *, turned: bool) -> LayerFabric:
-    """What paths may use: links that join different nodes, switches and forwarders in between."""
+    """Return the links, the nodes that paths may pass (switches and forwarders), and the nodes of ranks."""
     tails, heads = topology.tails.astype(np.int64), topology.heads.astype(np.int64)
     passable = ~topology.is_compute
     passable[list(collective.forwarders)] = True
@@ -41,8 +47,8 @@ def fabric_of(topology: Topology, collective: Collective, *, turned: bool) -> La
     return LayerFabric(topology, *((heads, tails) if turned else (tails, heads)), passable, ranks)
 
 
-def _slots(slot: Int64Array, first: Int64Array, units: Int64Array) -> Runs:
-    """Runs of capacity units of slots; a slot is a (piece, link) pair, an entry of ``Layer.links``."""
+def _slot_runs(slot: Int64Array, first: Int64Array, units: Int64Array) -> Runs:
+    """Return runs of capacity units of slots."""
     return Runs(np.zeros(len(slot), dtype=np.int64), slot, first, units)
 
 
@@ -58,7 +64,7 @@ class LayerCheck:
         self._slot_piece = np.repeat(np.arange(layer.n_subproblems), np.diff(layer.link_offset))
         self._radix = int(layer.links.max(initial=0)) + 1
         self._slot_keys = self._slot_piece * self._radix + layer.links
-        self.depths: list[int] = []
+        self._capacity = np.concatenate([layer.pieces[kind].capacity for kind in layer.kind.tolist()])
 
     def _add_all(
         self, kind: ViolationKind, wrong: Sequence[Any] | NDArray[Any], describe: Callable[[Any], str] = str
@@ -66,7 +72,7 @@ class LayerCheck:
         self._found.add_all(kind, wrong, lambda item: f"{self._place}, {describe(item)}")
 
     def run(self) -> Int64Array | None:
-        """Check everything; units that cross each link of the fabric, or None if something is wrong."""
+        """Check everything; return the units that cross each link, or None if something is wrong."""
         before = self._found.total
         pieces = self._layer.pieces
         kinds = [study(piece, f"{self._place}, kind {i}", self._found) for i, piece in enumerate(pieces)]
@@ -74,13 +80,12 @@ class LayerCheck:
         self._add_all(
             ViolationKind.PATH,
             np.flatnonzero((all_links < 0) | (all_links >= m)),
-            lambda i: f"piece {self._slot_piece[i]} has link {all_links[i]}; the fabric has {m}",
+            lambda i: f"subproblem {self._slot_piece[i]} has link {all_links[i]}; the fabric has {m}",
         )
         self._check_natives()
         if self._found.total > before:
             return None
         known = [kind for kind in kinds if kind is not None]
-        self.depths = [kind.depth for kind in known]
         for kind, members in zip(known, self._members, strict=True):
             self._check_walks(kind, members)
         self._check_entrances(known)
@@ -94,57 +99,55 @@ class LayerCheck:
         return loads
 
     def _links_of(self, members: Int64Array, local: Int64Array) -> Int64Array:
-        """Links of the fabric that local ones are, shape (pieces, local links)."""
+        """Return the links of the fabric for local ones, shape (subproblems, local links)."""
         links = self._layer.links[self._layer.link_offset[members][:, None] + local]
         return np.asarray(links, dtype=np.int64)
 
     def _children_of(self, members: Int64Array, child: Int64Array) -> Int64Array:
-        """Children of pieces: ranks, or ~j for piece j, shape (pieces, children)."""
+        """Return children: ranks, or ~j for subproblem j, shape (subproblems, children)."""
         codes = self._layer.children[self._layer.child_offset[members][:, None] + child]
         return np.asarray(codes, dtype=np.int64)
 
     def _slots_of(self, pieces: Int64Array, links: Int64Array) -> Int64Array:
-        """Slot of each (piece, link), -1 where the piece has no such link."""
+        """Return the slot of each (subproblem, link), -1 if the subproblem has no such link."""
         if not len(self._slot_keys):
             return np.full(len(links), -1, dtype=np.int64)
         keys = pieces * self._radix + links
-        at = np.minimum(np.searchsorted(self._slot_keys, keys), len(self._slot_keys) - 1)
-        return np.where(self._slot_keys[at] == keys, at, -1)
+        slots = np.minimum(np.searchsorted(self._slot_keys, keys), len(self._slot_keys) - 1)
+        return np.where(self._slot_keys[slots] == keys, slots, -1)
 
     def _slot_name(self, slot: int) -> str:
         link = int(self._layer.links[slot])
-        return f"piece {self._slot_piece[slot]}, link {self._fabric.topology.link_name(link)}"
+        return f"subproblem {self._slot_piece[slot]}, link {self._fabric.topology.link_name(link)}"
 
     def _check_natives(self) -> None:
-        """Every rank once; a piece's native trees are those of its children; piece 0 has no border."""
+        """Check that every rank is listed once, that numbers of native trees agree, and subproblem 0."""
         layer = self._layer
         natives = [piece.native for piece in layer.pieces]
-        if not np.array_equal(
-            np.sort(layer.children[layer.children >= 0]), np.arange(len(self._fabric.ranks))
-        ):
+        ranks = layer.children[layer.children >= 0]
+        if not np.array_equal(np.sort(ranks), np.arange(len(self._fabric.ranks))):
             self._add_all(ViolationKind.SHAPE, ["its ranks are not those of the collective, once each"])
         total = np.array([native.sum() for native in natives])[layer.kind]
-        planted = np.concatenate([natives[kind] for kind in layer.kind.tolist()])
-        at = np.flatnonzero(layer.children < 0)
-        inner = ~layer.children[at]
+        outside = np.concatenate([natives[kind] for kind in layer.kind.tolist()])
+        inner = np.flatnonzero(layer.children < 0)
+        number, outside = ~layer.children[inner], outside[inner]
         self._add_all(
             ViolationKind.SHARES,
-            np.flatnonzero(planted[at] != total[inner]),
+            np.flatnonzero(outside != total[number]),
             lambda i: (
-                f"piece {inner[i]} has {total[inner[i]]} native unit trees, "
-                f"{planted[at[i]]} in the piece around it"
+                f"subproblem {number[i]} has {total[number[i]]} native unit trees, {outside[i]} in the "
+                "subproblem around it"
             ),
         )
         self._check_capacities()
         outermost = layer.pieces[layer.kind[0]]
         if len(outermost.entrances.link) or len(outermost.exits.link):
-            self._add_all(ViolationKind.GLUE, ["piece 0 has a border; it is the outermost"])
+            self._add_all(ViolationKind.GLUE, ["subproblem 0 has a boundary; it is the outermost"])
 
     def _check_capacities(self) -> None:
-        """A link that crosses a border has equal capacity in the pieces on both sides."""
-        layer = self._layer
+        """Check that a link across a boundary has equal capacity in the subproblems on both sides."""
+        layer, capacity = self._layer, self._capacity
         outer = layer.outer[self._slot_piece].astype(np.int64)
-        capacity = np.concatenate([layer.pieces[kind].capacity for kind in layer.kind.tolist()])
         inner = np.flatnonzero(outer >= 0)
         around = self._slots_of(outer[inner], layer.links[inner].astype(np.int64))
         inner, around = inner[around >= 0], around[around >= 0]
@@ -158,43 +161,42 @@ class LayerCheck:
         )
 
     def _check_walks(self, kind: Kind, members: Int64Array) -> None:
-        """Paths are walks through switches and forwarders, and join the ranks that they say."""
+        """Check that paths are walks through switches and forwarders that join the ranks of their edge."""
         fabric = self._fabric
         links = self._links_of(members, np.arange(len(kind.trees_load)))
         tails, heads = fabric.tails[links], fabric.heads[links]
-        used = np.concatenate(
-            [kind.joints.ravel(), *(r.link for r in self._runs_of(kind)), kind.entrances.outside.link]
-        )
+        at_children = (kind.entering, kind.leaving, kind.entrances.inside, kind.exits.inside)
+        crossing = (kind.entrances.outside, kind.exits.outside)
         is_used = np.zeros(links.shape[1], dtype=bool)
-        is_used[used] = True
-        is_used[kind.exits.outside.link] = True
-        loops = np.argwhere((tails == heads) & is_used)
-        self._add_walks("is a self-loop", members, links, loops)
+        is_used[kind.joints] = True
+        for runs in (*at_children, *crossing):
+            is_used[runs.link] = True
+        self._add_walks("is a self-loop", members, links, np.argwhere((tails == heads) & is_used))
         broken = self._broken_joints(kind.joints, tails, heads)
-        self._add_walks("goes on as no walk", members, links[:, kind.joints[:, 0]], broken)
-        for runs, ends in zip(self._runs_of(kind), (heads, tails, heads, tails), strict=True):
+        self._add_walks("does not lead to the next link", members, links[:, kind.joints[:, 0]], broken)
+        for runs, ends in zip(at_children, (heads, tails, heads, tails), strict=True):
             self._check_ends(members, runs, ends)
         if kind.formula is None:
             return
         for piece, out, into in zip(members, heads, tails, strict=True):
             if isinstance(kind.formula, CirculantTrees):
-                self._check_planes(int(piece), kind.formula, out, into)
+                faults = self._circulant_faults(kind.formula, out, into)
             else:
-                for fault in transit_faults(kind.formula, out, into, fabric.passable):
-                    self._found.add(ViolationKind.PATH, f"{self._place}, piece {piece}: {fault}")
+                faults = transit_faults(kind.formula, out, into, fabric.passable)
+            self._add_all(ViolationKind.PATH, [f"subproblem {piece}: {fault}" for fault in faults])
 
     def _broken_joints(self, joints: Int64Array, tails: Int64Array, heads: Int64Array) -> Int64Array:
-        """Pairs (piece, joint) where a link does not end at the relay at which the next one begins.
+        """Return the pairs (subproblem, joint) of a link that does not end where the next one begins.
 
-        The joints are looked at in the first piece. Where link ends that are one node there are one node in
-        another piece as well, its joints hold too.
+        The joints are checked in the first subproblem. If link ends that are one node there are one node in
+        another subproblem as well, its joints are also correct.
         """
         if not len(joints) or not len(tails):
             return np.zeros((0, 2), dtype=np.int64)
         passable = self._fabric.passable
         first, second = joints.T
-        at = np.unique(np.concatenate([first, second + tails.shape[1]]))
-        nodes = np.concatenate([heads, tails], axis=1)[:, at]
+        ends = np.unique(np.concatenate([first, second + tails.shape[1]]))
+        nodes = np.concatenate([heads, tails], axis=1)[:, ends]
         _, model, group = np.unique(nodes[0], return_index=True, return_inverse=True)
         is_odd = (nodes != nodes[:, model[group]]).any(axis=1) | ~passable[nodes].all(axis=1)
         is_odd[0] = True
@@ -205,20 +207,16 @@ class LayerCheck:
         return wrong
 
     def _add_walks(self, what: str, members: Int64Array, links: Int64Array, wrong: Int64Array) -> None:
-        """Violations at (piece, column) pairs of a table of links."""
+        """Add violations at (subproblem, column) pairs of a table of links."""
         name = self._fabric.topology.link_name
         self._add_all(
             ViolationKind.PATH,
             wrong,
-            lambda i: f"piece {members[i[0]]}: link {name(int(links[i[0], i[1]]))} {what}",
+            lambda cell: f"subproblem {members[cell[0]]}: link {name(int(links[tuple(cell)]))} {what}",
         )
 
-    @staticmethod
-    def _runs_of(kind: Kind) -> tuple[Runs, Runs, Runs, Runs]:
-        return kind.entering, kind.leaving, kind.entrances.inside, kind.exits.inside
-
     def _check_ends(self, members: Int64Array, runs: Runs, ends: Int64Array) -> None:
-        """Where a child is a rank, links that enter or leave it are the rank's own."""
+        """Check that links that enter or leave a child that is a rank end at its node."""
         codes = distinct(runs.child * self._radix + runs.link)
         child, link = np.divmod(codes, self._radix)
         ranks = self._children_of(members, child)
@@ -226,101 +224,96 @@ class LayerCheck:
         self._add_all(
             ViolationKind.ENDS,
             np.argwhere(is_wrong),
-            lambda i: (
-                f"piece {members[i[0]]}: local link {link[i[1]]} does not end at rank {ranks[i[0], i[1]]}"
+            lambda cell: (
+                f"subproblem {members[cell[0]]}: local link {link[cell[1]]} does not end at rank "
+                f"{ranks[tuple(cell)]}"
             ),
         )
 
-    def _check_planes(self, piece: int, trees: CirculantTrees, heads: Int64Array, tails: Int64Array) -> None:
-        """Unit i leaves every child to the relay from which it enters every child, the same for all."""
-        out = _steps(trees.out_first, heads[trees.out_links])
-        into = _steps(trees.in_first, tails[trees.in_links])
+    def _circulant_faults(self, trees: CirculantTrees, heads: Int64Array, tails: Int64Array) -> list[str]:
+        """Check that unit i leaves every child to, and enters every child from, one and the same relay."""
+        out = _unit_nodes(trees.out_first, heads[trees.out_links])
+        into = _unit_nodes(trees.in_first, tails[trees.in_links])
         row = np.concatenate([out[0], into[0] + trees.n_children])
         begin, node = np.concatenate([out[1], into[1]]), np.concatenate([out[2], into[2]])
         count = np.bincount(row, minlength=2 * trees.n_children)
-        place = np.arange(len(row)) - (np.cumsum(count) - count)[row]
-        model = np.minimum(place, count[0] - 1)
+        position = np.arange(len(row)) - offsets_of(count)[row]
+        model = np.minimum(position, count[0] - 1)
         is_wrong = (count[row] != count[0]) | (begin != begin[model]) | (node != node[model])
-        wrong = np.flatnonzero(is_wrong | ~self._fabric.passable[node])
-        if len(wrong):
-            unit = int(begin[wrong[0]])
-            message = f"piece {piece}: unit {unit} of trees by formula does not pass one relay for all"
-            self._found.add(ViolationKind.PATH, f"{self._place}, {message}")
+        return [
+            f"unit {begin[i]} of trees by formula does not pass one relay for all"
+            for i in np.flatnonzero(is_wrong | ~self._fabric.passable[node])[:1]
+        ]
 
     def _outward(self, runs: Runs, members: Int64Array) -> Runs:
-        """Units of a piece's children that are pieces, as units of those pieces' own slots."""
+        """Return units at children that are subproblems as units of their own slots."""
         codes = self._children_of(members, runs.child)
         piece, row = np.nonzero(codes < 0)
         link = self._links_of(members, runs.link)[piece, row]
-        inner = ~codes[piece, row]
-        slot = self._found_slots(inner, link)
+        slot = self._found_slots(~codes[piece, row], link)
         row, slot = row[slot >= 0], slot[slot >= 0]
-        return _slots(slot, runs.first[row], runs.units[row])
+        return _slot_runs(slot, runs.first[row], runs.units[row])
 
     def _found_slots(self, pieces: Int64Array, links: Int64Array) -> Int64Array:
-        """As `_slots_of`; data that leads to a link which a piece does not have is a violation."""
+        """Return the slots as `_slots_of`; add a violation if a subproblem lacks the link."""
         slot = self._slots_of(pieces, links)
-        wrong = np.flatnonzero(slot < 0)
         name = self._fabric.topology.link_name
         self._add_all(
             ViolationKind.GLUE,
-            wrong,
-            lambda i: f"piece {pieces[i]}: data crosses by {name(int(links[i]))}, no link of it",
+            np.flatnonzero(slot < 0),
+            lambda i: f"subproblem {pieces[i]}: data cross by {name(int(links[i]))}, which it does not have",
         )
         return slot
 
     def _check_entrances(self, kinds: list[Kind]) -> None:
-        """The units by which pieces are entered from outside are those of their entrances, one by one."""
-        parts, own = [], []
+        """Check that the units that enter subproblems are those of their ingress rows, one by one."""
+        parts, own = [NO_RUNS], [NO_RUNS]
         for kind, members in zip(kinds, self._members, strict=True):
             parts.append(self._outward(kind.entering, members))
             runs = kind.entrances.outside
             slot = self._layer.link_offset[members][:, None] + runs.link
             repeated = (np.broadcast_to(column, slot.shape).ravel() for column in (runs.first, runs.units))
-            own.append(_slots(slot.ravel(), *repeated))
-        used, bound = joined_runs(parts).merged(), joined_runs(own).merged()
-        if all(np.array_equal(getattr(used, key), getattr(bound, key)) for key in ("link", "first", "units")):
+            own.append(_slot_runs(slot.ravel(), *repeated))
+        used, bound = joined(*parts).merged(), joined(*own).merged()
+        if all(map(np.array_equal, used, bound)):
             return
-        rows = [
-            set(zip(runs.link.tolist(), runs.first.tolist(), runs.units.tolist(), strict=True))
-            for runs in (used, bound)
-        ]
-        wrong = sorted(rows[0] ^ rows[1])
+        entering, awaited = (
+            set(zip(*(column.tolist() for column in runs[1:]), strict=True)) for runs in (used, bound)
+        )
         self._add_all(
             ViolationKind.GLUE,
-            wrong,
-            lambda i: (
-                f"{self._slot_name(i[0])}: units {i[1]} to {i[1] + i[2] - 1} "
-                + ("enter, but go on nowhere" if i in rows[0] else "are awaited, but do not enter")
+            sorted(entering ^ awaited),
+            lambda run: (
+                f"{self._slot_name(run[0])}: units {run[1]} to {run[1] + run[2] - 1} "
+                + ("enter, but no ingress row continues them" if run in entering else "do not enter")
             ),
         )
 
     def _follow_exits(self, kinds: list[Kind]) -> Int64Array:
-        """From the outside in: what leaves a piece is supplied by its exits. Loads of the exits' paths."""
+        """Check, from the outside in, that egress rows supply the units that leave; return their loads."""
         loads = np.zeros(self._fabric.topology.n_links, dtype=np.int64)
         layer = self._layer
-        capacity = [piece.capacity for piece in layer.pieces]
-        sizes = np.concatenate([capacity[kind] for kind in layer.kind.tolist()])
-        base = np.cumsum(sizes) - sizes
+        base = offsets_of(self._capacity)
         level = np.zeros(1, dtype=np.int64)
-        used = joined_runs([])
+        used = NO_RUNS
         while len(level):
-            inner = []
+            inner = [NO_RUNS]
             for number in np.unique(layer.kind[level]).tolist():
                 kind, members = kinds[number], level[layer.kind[level] == number]
                 inner.append(self._outward(kind.leaving, members))
                 inner.append(self._supply(kind, members, used, base, loads))
-            used = joined_runs(inner).merged()
+            used = joined(*inner).merged()
             level = np.flatnonzero(np.isin(layer.outer, level))
         return loads
 
     def _supply(
         self, kind: Kind, members: Int64Array, used: Runs, base: Int64Array, loads: Int64Array
     ) -> Runs:
-        """Units used at the borders of pieces of one kind and level: adds the loads of the paths from the
-        children that supply them, and returns the units at the borders of those that are pieces.
+        """Check the units used at the boundaries of equivalent subproblems of one level.
 
-        `base` are the capacity units of all slots before each, so that (slot, unit) is one number.
+        Add the loads of the paths from the children that supply them, and return the units at the boundaries
+        of children that are subproblems. `base` is the number of capacity units of all slots before each, so
+        that (slot, unit) is one number.
         """
         runs, count = kind.exits.outside, len(kind.exits.outside.link)
         mine = np.flatnonzero(np.isin(self._slot_piece[used.link], members))
@@ -331,47 +324,39 @@ class LayerCheck:
         begin = base[slot] + first
         low = np.maximum(np.searchsorted(begins, begin, side="right") - 1, 0)
         high = np.searchsorted(begins, begin + units)
-        use, row = _pairs(low, np.maximum(high - low, 0))
+        use, row = ranges_of(low, np.maximum(high - low, 0))
         start = np.maximum(begin[use], begins[row])
         length = np.maximum(np.minimum(begin[use] + units[use], ends[row]) - start, 0)
-        covered = np.zeros(len(mine), dtype=np.int64)
-        np.add.at(covered, use, length)
+        covered = sums_of(len(mine), use, length)
         self._add_all(
             ViolationKind.GLUE,
             np.flatnonzero(covered != units),
             lambda i: (
-                f"{self._slot_name(int(slot[i]))}: of units {first[i]} to "
-                f"{first[i] + units[i] - 1}, which leave, exits supply {covered[i]}"
+                f"{self._slot_name(int(slot[i]))}: of the leaving units {first[i]} to "
+                f"{first[i] + units[i] - 1}, egress rows supply {covered[i]}"
             ),
         )
         some = np.flatnonzero(length)
         row, start, length = row[some], start[some], length[some]
         place, crossing = np.divmod(row, max(count, 1))
-        hop, at = _pairs(kind.exits.start[crossing], kind.exits.length[crossing])
-        path = self._layer.links[self._layer.link_offset[members[place[hop]]] + kind.exits.links[at]]
+        piece = members[place]
+        hop, position = ranges_of(kind.exits.start[crossing], kind.exits.length[crossing])
+        path = self._layer.links[self._layer.link_offset[piece[hop]] + kind.exits.links[position]]
         np.add.at(loads, path, length[hop])
         source = kind.exits.inside
-        piece = members[place]
-        inner = self._layer.children[self._layer.child_offset[piece] + source.child[crossing]].astype(
+        codes = self._layer.children[self._layer.child_offset[piece] + source.child[crossing]].astype(
             np.int64
         )
-        deep = np.flatnonzero(inner < 0)
+        deep = np.flatnonzero(codes < 0)
         link = self._layer.links[self._layer.link_offset[piece[deep]] + source.link[crossing[deep]]]
-        found = self._found_slots(~inner[deep], link.astype(np.int64))
+        found = self._found_slots(~codes[deep], link.astype(np.int64))
         skip = start[deep] - begins[row[deep]]
         known = np.flatnonzero(found >= 0)
-        return _slots(found[known], (source.first[crossing[deep]] + skip)[known], length[deep][known])
+        return _slot_runs(found[known], (source.first[crossing[deep]] + skip)[known], length[deep][known])
 
 
-def _pairs(starts: Int64Array, counts: Int64Array) -> tuple[Int64Array, Int64Array]:
-    """For starts (5, 9) and counts (2, 1): owners (0, 0, 1) and values (5, 6, 9)."""
-    owners = np.repeat(np.arange(len(counts)), counts)
-    values = np.arange(len(owners)) - (np.cumsum(counts) - counts)[owners] + starts[owners]
-    return owners, values
-
-
-def _steps(first: Int64Array, node: Int64Array) -> tuple[Int64Array, Int64Array, Int64Array]:
-    """The node that holds each unit, as a step function for each row: row, unit and node of the steps."""
+def _unit_nodes(first: Int64Array, node: Int64Array) -> tuple[Int64Array, Int64Array, Int64Array]:
+    """Return the node of each unit as a step function for each row: row, first unit and node of the steps."""
     row, column = np.nonzero(np.diff(first, axis=1))
     begin, held = first[row, column], node[row, column]
     is_step = np.ones(len(row), dtype=bool)

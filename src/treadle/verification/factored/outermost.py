@@ -1,8 +1,9 @@
-"""Heights of the closed forms of an outermost subproblem, for the verifier of factored forests.
+"""Heights of the trees by formula of an outermost subproblem, for the verifier of factored forests.
 
-Of relay and plane trees this is a bound: how late a native tree leaves, how late one that comes in leaves
-its relay, and the farthest reach of one that comes in. Some trees are followed as those of a table; if one of
-them is as high, the bound is the height. If they are few, all are followed.
+For relay and plane trees this is an upper bound, from the most hops before a native tree leaves, the most
+hops before an entering tree leaves its relay, and the farthest reach of an entering tree. Some trees are
+followed like those of a table; if one of them is as high, the bound is the height. A small number of trees
+is followed completely.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Protocol
 
 import numpy as np
 
-from treadle.arrays import Int64Array, distinct
+from treadle.arrays import Int64Array, distinct, ranges_of, sums_of
 from treadle.schedules.factored import (
     CirculantTrees,
     FormulaTrees,
@@ -22,43 +23,32 @@ from treadle.schedules.factored import (
     SubproblemTrees,
 )
 from treadle.verification.factored.circulant import CirculantHeight
-from treadle.verification.factored.formulas import formula_depth
+from treadle.verification.factored.formulas import formula_depth, sides_of
 from treadle.verification.factored.hops import ChildSubproblems, Height, Hops, Slots, TreeParts
-from treadle.verification.factored.runs import Overlay, RunTable
+from treadle.verification.factored.runs import Overlay, RunTable, joined
 
-_SAMPLE_CELLS = 2**18  # trees times children that are followed
+_SAMPLE_CELLS = 2**18  # maximum number of trees times children that are followed
 _BATCH_CELLS = 2**16
-_LATEST = 16  # unit trees that leave latest
-_MAX_RUNS = 2**24  # runs of equal trees that are followed one by one; plan files are hostile
+_LATEST = 16  # unit trees followed of those that leave latest
+_MAX_RUNS = 2**24  # maximum number of runs of equal trees followed one by one; plan files may be hostile
 
 
 class _Followed(Protocol):
     @property
     def reach(self) -> Int64Array:
-        """Hops of each run of trees to the farthest rank."""
+        """Hops to the farthest rank for each run of trees."""
 
 
 _Follow = Callable[[int, TreeParts], _Followed]
 
 
 def formula_height(piece: Subproblem, inside: ChildSubproblems, slots: Slots, follow: _Follow) -> Height:
-    """The height of an outermost subproblem's trees that a formula gives.
-
-    Parameters
-    ----------
-    piece : Piece
-    inside : ChildSubproblems
-        Its children.
-    slots : callable
-        Local numbers in pieces of links of the fabric.
-    follow : callable
-        Cuts trees of subproblem 0 into states.
-    """
+    """Return the height of the trees by formula of an outermost subproblem; `follow` makes states."""
     trees = piece.trees
     is_exact = all(hops.is_exact for hops in inside.hops)
     if isinstance(trees, CirculantTrees):
-        found = CirculantHeight(trees, inside, slots).run()
-        return Height(found.hops, found.is_exact and is_exact)
+        height = CirculantHeight(trees, inside, slots).run()
+        return Height(height.hops, height.is_exact and is_exact)
     if not isinstance(trees, FormulaTrees):
         return Height((piece.n_children - 1) * (1 + inside.latest) + inside.reach, is_exact=False)
     total = int(trees.root_units.sum())
@@ -70,7 +60,7 @@ def formula_height(piece: Subproblem, inside: ChildSubproblems, slots: Slots, fo
         return Height(max(reach), is_exact=True)
     latest: list[tuple[int, int]] = []
     counts = np.bincount(inside.kind[inside.kind >= 0], minlength=len(inside.hops)).tolist()
-    runs = sum(count * len(_natives(hops)) for count, hops in zip(counts, inside.hops, strict=True))
+    runs = sum(count * len(hops.natives().row) for count, hops in zip(counts, inside.hops, strict=True))
     if isinstance(trees, RelayTrees) and runs <= _MAX_RUNS:
         bound, latest = _relay_bound(trees, inside, slots)
     elif isinstance(trees, PlaneTrees):
@@ -79,7 +69,7 @@ def formula_height(piece: Subproblem, inside: ChildSubproblems, slots: Slots, fo
         relayed = (formula_depth(trees) - 1) * (1 + inside.latest)
         delay = max(map(_delay, inside.hops), default=0)
         bound = max(_own_reach(inside), delay + 1 + relayed + _entered_reach(inside))
-    # some unit trees: those that leave latest, and some of one child of each kind
+    # Follow the unit trees that leave latest, and some of one child of each kind.
     planted = trees.root_units
     _, roots = np.unique(np.stack([inside.kind, planted]), axis=1, return_index=True)
     latest += [(root, unit) for unit in range(64) for root in roots.tolist() if unit < planted[root]]
@@ -89,41 +79,35 @@ def formula_height(piece: Subproblem, inside: ChildSubproblems, slots: Slots, fo
 
 
 def _own_reach(inside: ChildSubproblems) -> int:
-    """Farthest reach of native trees within their own subproblem."""
-    return max((int(hops.reach[_natives(hops)].max(initial=0)) for hops in inside.hops), default=0)
+    """Return the farthest reach of native trees within their own subproblem."""
+    return max((int(hops.reach[hops.natives().row].max(initial=0)) for hops in inside.hops), default=0)
 
 
 def _entered_reach(inside: ChildSubproblems) -> int:
-    """Farthest reach of trees that come in."""
+    """Return the farthest reach of entering trees."""
     return max(map(_reach, inside.hops), default=0)
 
 
 def _reach(hops: Hops) -> int:
-    """Farthest reach of trees that come in to one kind of child."""
-    borders = hops.piece.entrances
-    states = hops.entered(borders.link.astype(np.int64), borders.offset, borders.units).row
+    """Return the farthest reach of trees that enter a child."""
+    rows = hops.piece.entrances
+    states = hops.entered(rows.link.astype(np.int64), rows.offset, rows.units).row
     return int(hops.reach[states].max(initial=0))
 
 
 def _delay(hops: Hops) -> int:
-    """Most hops of native trees of one kind of child to anything that supplies an exit."""
-    states, ports = np.unique(_natives(hops)), np.arange(len(hops.port_child))
+    """Return the most hops of native trees of a child to a port."""
+    states, ports = np.unique(hops.natives().row), np.arange(len(hops.port_child))
     pairs = np.repeat(states, len(ports)), np.tile(ports, len(states))
     return int(hops.supply(*pairs).max(initial=0))
-
-
-def _natives(hops: Hops) -> Int64Array:
-    """States of the native trees of a subproblem, run by run."""
-    total = np.array([hops.piece.native.sum()])
-    return hops.planted(np.zeros(1, dtype=np.int64), total).row
 
 
 def _relay_bound(
     trees: RelayTrees, inside: ChildSubproblems, slots: Slots
 ) -> tuple[int, list[tuple[int, int]]]:
-    """No tree of relay trees is higher; and roots and units of some trees that may be as high.
+    """Return an upper bound of the height of relay trees, and roots and units of trees that may attain it.
 
-    Relays are followed one by one, and so are blocks, but for neighbours with equal trees in them.
+    Relays are followed one by one, and so are blocks, except adjacent ones with equal trees.
     """
     n, g = trees.n_children, trees.block
     blocks = trees.native_units // g
@@ -137,20 +121,18 @@ def _relay_bound(
     begin = distinct(np.concatenate([before, row_block, row_block + 1, *ends]))
     begin = begin[begin < total]
     length = np.diff(np.append(begin, total))
-    # deliveries that each run of blocks gives away, and the first of those it makes
+    # The deliveries that each run of blocks gives away, and the first of those it makes.
     run = np.searchsorted(begin, row_block)
-    given = np.zeros(len(begin), dtype=np.int64)
-    np.add.at(given, run, trees.relay_count)
+    given = sums_of(len(begin), run, trees.relay_count)
     root = np.searchsorted(before, begin, side="right") - 1
     number = begin - before[root]
     made = length * (n - 1) - given
     start = np.cumsum(made) - made
     start -= start[np.searchsorted(begin, before[root])]
     delay = columns.delays(root, columns.natives(root, number * g, length * g), start * g, made * g)
-    # relays: after a child's own deliveries, row by row
+    # Relays follow the own deliveries of a child, row by row.
     child, count = trees.relay_child.astype(np.int64), trees.relay_count
-    own = np.zeros(n, dtype=np.int64)
-    np.add.at(own, root, made)
+    own = sums_of(n, root, made)
     order = np.argsort(child, kind="stable")
     duty = np.empty(len(child), dtype=np.int64)
     duty[order] = np.cumsum(count[order]) - count[order]
@@ -165,15 +147,15 @@ def _relay_bound(
     most = int(late_by_run.max(initial=0))
     top = np.flatnonzero(late_by_run == most)[: max(1, _LATEST // min(g, _LATEST))]
     begins = zip(root[top].tolist(), (number[top] * g).tolist(), strict=True)
-    latest = [(one, first + unit) for one, first in begins for unit in range(min(g, _LATEST))]
+    latest = [(child, first + unit) for child, first in begins for unit in range(min(g, _LATEST))]
     return max(_own_reach(inside), most + 1 + _entered_reach(inside)), latest
 
 
 def _plane_bound(trees: PlaneTrees, inside: ChildSubproblems) -> tuple[int, list[tuple[int, int]]]:
-    """No tree of plane trees is higher; and roots and units of some trees that may be as high."""
+    """Return an upper bound of the height of plane trees, and roots and units of trees that may attain it."""
     by_kind = [(hops.latest, _delay(hops), _reach(hops)) for hops in inside.hops]
     late, delay, reach = np.array([*by_kind, (0, 0, 0)], dtype=np.int64)[inside.kind].T  # ranks: -1, the last
-    # for each the greatest value of the others
+    # The largest reach of all other children.
     order = np.argsort(reach)
     most = np.full_like(reach, reach[order[-1]])
     most[order[-1]] = reach[order[-2]]
@@ -181,8 +163,7 @@ def _plane_bound(trees: PlaneTrees, inside: ChildSubproblems) -> tuple[int, list
     root, by, child = trees.relay_root, trees.relay_by, trees.relay_child
     np.maximum.at(hops, root, delay[root] + 2 + late[by] + reach[child])
     bound = max(_own_reach(inside), int(hops.max()))
-    alike = np.stack([inside.kind, trees.group, hops])
-    first = np.unique(alike, axis=1, return_index=True)[1]
+    first = np.unique(np.stack([inside.kind, trees.group, hops]), axis=1, return_index=True)[1]
     top = first[hops[first] == bound].tolist()
     return bound, [
         (child, unit) for unit in range(_LATEST) for child in top if unit < trees.native_units[child]
@@ -190,43 +171,40 @@ def _plane_bound(trees: PlaneTrees, inside: ChildSubproblems) -> tuple[int, list
 
 
 class _UnitColumns:
-    """Exit and entry units of the children of trees by formula, followed into their pieces."""
+    """Egress and ingress units of the children of trees by formula, followed into their subproblems."""
 
     def __init__(self, trees: FormulaTrees, inside: ChildSubproblems, slots: Slots) -> None:
         self._inside = inside
         self._sides = []
-        for links, first, offset in (
-            (trees.out_links, trees.out_first, trees.out_offset),
-            (trees.in_links, trees.in_first, trees.in_offset),
-        ):
+        for links, first, offset in sides_of(trees):
             child, column = np.nonzero((np.diff(first, axis=1) > 0) & (inside.number[:, None] >= 0))
             local = slots(inside.number[child], inside.links[links[child, column]])
             units = first[child, column + 1] - first[child, column]
             self._sides.append((RunTable(child, first[child, column], units), local, offset[child, column]))
 
     def natives(self, child: Int64Array, first: Int64Array, units: Int64Array) -> Overlay:
-        """States of native unit trees of children, from the first on."""
+        """Return the states of native unit trees of children, from the first on."""
         return self._by_kind(child, lambda hops, mine: hops.planted(first[mine], units[mine]))
 
     def entered(self, child: Int64Array, first: Int64Array, units: int) -> Overlay:
-        """States of the trees that come in by entry units of children."""
+        """Return the states of the trees that enter by ingress units of children."""
         met, local, offset = self._units(1, child, first, np.full(len(child), units))
         found = self._by_kind(
             child[met.query], lambda hops, mine: hops.entered(local[mine], offset[mine], met.units[mine])
         )
-        return Overlay(met.query[found.query], found.skip, found.units, found.row, found.place)
+        return found._replace(query=met.query[found.query])
 
     def delays(self, child: Int64Array, states: Overlay, first: Int64Array, units: Int64Array) -> Int64Array:
-        """Most hops, for each child asked for, to what supplies its exit units in one of its states."""
+        """Return, for each child, the most hops to the ports of its egress units in one of its states."""
         met, local, offset = self._units(0, child, first, units)
         ports = self._by_kind(
-            child[met.query], lambda hops, mine: hops.ports(local[mine], offset[mine], met.units[mine])
+            child[met.query],
+            lambda hops, mine: hops.exits.overlay(local[mine], offset[mine], met.units[mine]),
         )
         query = met.query[ports.query]
         order = np.argsort(states.query, kind="stable")
         low, high = (np.searchsorted(states.query[order], query, side=side) for side in ("left", "right"))
-        port = np.repeat(np.arange(len(query)), high - low)
-        state = np.arange(len(port)) + np.repeat(low - (np.cumsum(high - low) - (high - low)), high - low)
+        port, state = ranges_of(low, high - low)
         pairs = np.stack([query[port], states.row[order][state], ports.row[port]])
         kind = self._inside.kind[child[pairs[0]]]
         most = np.zeros(len(child), dtype=np.int64)
@@ -238,36 +216,33 @@ class _UnitColumns:
     def _units(
         self, side: int, child: Int64Array, first: Int64Array, units: Int64Array
     ) -> tuple[Overlay, Int64Array, Int64Array]:
-        """Runs of exit (entry) units as runs of capacity units: local links and first units."""
+        """Return runs of egress (ingress) units as runs of capacity units: local links and first units."""
         table, local, offset = self._sides[side]
         met = table.overlay(child, first, units)
         return met, local[met.row], offset[met.row] + met.place
 
     def _by_kind(self, child: Int64Array, look: Callable[[Hops, Int64Array], Overlay]) -> Overlay:
-        """What is found for each child, kind by kind."""
-        none = np.zeros(0, dtype=np.int64)
-        found = [Overlay(none, none, none, none, none)]
+        """Look up all children, kind by kind."""
+        found = [Overlay(*[np.zeros(0, dtype=np.int64)] * 5)]
         for number, hops in enumerate(self._inside.hops):
             mine = np.flatnonzero(self._inside.kind[child] == number)
             part = look(hops, mine)
-            found.append(Overlay(mine[part.query], part.skip, part.units, part.row, part.place))
-        columns = zip(*(vars(part).values() for part in found), strict=True)
-        return Overlay(*(np.concatenate(column) for column in columns))
+            found.append(part._replace(query=mine[part.query]))
+        return joined(*found)
 
 
 def _parts(
     piece: Subproblem, trees: FormulaTrees, inside: ChildSubproblems, chosen: list[tuple[int, int]]
 ) -> Iterator[TreeParts]:
-    """Unit trees, as pairs of root and number, some at a time."""
+    """Yield unit trees, given as pairs of root and number, some at a time."""
     table: SubproblemTrees = piece.trees
-    n = trees.n_children
-    step = max(1, _BATCH_CELLS // n)
+    step = max(1, _BATCH_CELLS // trees.n_children)
     for low in range(0, len(chosen), step):
         root, unit = np.array(chosen[low : low + step], dtype=np.int64).T
-        found = table.rows(root, unit)
-        offset, links = trees.path_links(np.maximum(found.path, 0).ravel())
+        rows = table.rows(root, unit)
+        offset, links = trees.path_links(np.maximum(rows.path, 0).ravel())
         start, end = (
-            inside.links[links[at]].reshape(found.path.shape) for at in (offset[:-1], offset[1:] - 1)
+            inside.links[links[ends]].reshape(rows.path.shape) for ends in (offset[:-1], offset[1:] - 1)
         )
         ones = np.ones(len(root), dtype=np.int64)
-        yield TreeParts(root, unit, ones, found.parent.astype(np.int64), start, end, found.first, found.last)
+        yield TreeParts(root, unit, ones, rows.parent.astype(np.int64), start, end, rows.first, rows.last)

@@ -1,1 +1,1 @@
-"""Routes of an all-to-all judged: paths, loads, layers free of deadlock."""
+"""Verification of the routes of an all-to-all: paths, loads, freedom from deadlock."""

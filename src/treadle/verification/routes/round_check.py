@@ -1,4 +1,4 @@
-"""Independent check of rounds of routed chunks: every chunk sets out once, hosts keep their limit, the time.
+"""Independent check of rounds of routed chunks: every chunk is sent once, limits of hosts, time.
 
 Shares no code with the generators: everything is recomputed here.
 """
@@ -10,7 +10,7 @@ from typing import Unpack
 
 import numpy as np
 
-from treadle.arrays import Int32Array
+from treadle.arrays import Int32Array, ranges_of, sums_of
 from treadle.schedules.alltoall.timed_routes import TimedRoutes
 from treadle.schedules.collective import Collective
 from treadle.topologies.topology import Topology
@@ -29,7 +29,7 @@ def verify_timed_routes(
     max_layers: int | None = None,
     **claims: Unpack[Claims],
 ) -> Report:
-    """Check the routes themselves, and that the rounds carry out what they promise.
+    """Check the routes, and that the rounds send each of their chunks once.
 
     Parameters
     ----------
@@ -37,9 +37,9 @@ def verify_timed_routes(
     collective : Collective
     schedule : TimedRoutes
     max_flows : int, optional
-        Most chunks of a round that may leave a host, or enter one.
+        Maximum number of chunks that may leave a host, or enter it, in a round.
     max_routes, max_layers, **claims
-        See `verify_routes`; the claimed algbw must be exactly what the rounds give.
+        See `verify_routes`; the claimed algbw must be exactly that of the rounds.
 
     Returns
     -------
@@ -49,7 +49,7 @@ def verify_timed_routes(
     Notes
     -----
     A round lasts until its slowest link has carried all of its chunks: max(chunks / bandwidth). Chunks may
-    share a link; it only costs time. Injection caps bound a round in the same way.
+    share a link; it only costs time. Injection caps limit a round like links.
     """
     routes = schedule.routes
     of_routes: Claims = {**claims, "claimed_algbw": None}
@@ -70,7 +70,7 @@ def verify_timed_routes(
     for number in range(schedule.n_rounds if not found.total else 0):
         paths = schedule.path[schedule.round_offset[number] : schedule.round_offset[number + 1]]
         content = paths.tobytes()
-        if content != previous:  # many chunks go in runs of equal rounds
+        if content != previous:  # there are often runs of equal rounds
             if max_flows is not None:
                 _check_flows(schedule, number, paths, max_flows, found)
             previous, of_round = content, _round_seconds(topology, collective, schedule, paths)
@@ -85,27 +85,26 @@ def verify_timed_routes(
 def _check_flows(
     schedule: TimedRoutes, number: int, paths: Int32Array, max_flows: int, found: Findings
 ) -> None:
-    """No host sends or gets too many chunks in a round."""
-    for ends, does in ((schedule.routes.source, "sends"), (schedule.routes.target, "gets")):
+    """Check that no host sends or receives too many chunks in a round."""
+    for ends, verb in ((schedule.routes.source, "sends"), (schedule.routes.target, "gets")):
         ranks, flows = np.unique(ends[paths], return_counts=True)
-        for place in np.flatnonzero(flows > max_flows).tolist():
+        for rank, count in zip(ranks[flows > max_flows], flows[flows > max_flows], strict=True):
             found.add(
                 ViolationKind.LIMIT,
-                f"round {number}: rank {ranks[place]} {does} {flows[place]} chunks, at most {max_flows} may",
+                f"round {number}: rank {rank} {verb} {count} chunks, at most {max_flows} may",
             )
 
 
 def _round_seconds(
     topology: Topology, collective: Collective, schedule: TimedRoutes, paths: Int32Array
 ) -> Fraction:
-    """Seconds of a round if a chunk were a byte; the work is in proportion to what it sends."""
+    """Return the seconds of a round if a chunk were a byte, in time proportional to its sends."""
     routes = schedule.routes
     chosen, chunks = np.unique(paths, return_counts=True)
-    begin, hops = routes.path_offset[chosen], np.diff(routes.path_offset)[chosen]
-    place = np.arange(int(hops.sum())) + np.repeat(begin - np.cumsum(hops) + hops, hops)
-    links, where = np.unique(routes.path_links[place], return_inverse=True)
-    load = np.zeros(len(links), dtype=np.int64)
-    np.add.at(load, where, np.repeat(chunks, hops))
+    begin = routes.path_offset[chosen]
+    path, position = ranges_of(begin, routes.path_offset[chosen + 1] - begin)
+    links, hop = np.unique(routes.path_links[position], return_inverse=True)
+    load = sums_of(len(links), hop, chunks[path])
     capacities = [topology.bandwidths[links]]
     amounts = [load]
     caps = topology.injection_bytes_per_s[np.array(collective.ranks)]

@@ -1,6 +1,7 @@
-"""Independent check of a route schedule: paths, chunks per pair, loads, layers free of deadlock, claims.
+"""Independent check of a route schedule: paths, chunks per pair, loads, virtual channels, claims.
 
-Shares no code with the generators: everything is recomputed here.
+Shares no code with the generators: everything is recomputed here. Long tables of paths are checked part by
+part to limit the memory.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from treadle.arrays import BoolArray, Int64Array, distinct
+from treadle.arrays import Int64Array, distinct, mask_of, sums_of
 from treadle.schedules.alltoall.routes import RouteSchedule
 from treadle.schedules.certificate import binds_forwarding_hosts
 from treadle.schedules.collective import Collective
@@ -21,11 +22,8 @@ from treadle.verification.claims import Claims, Verifier, check_members
 from treadle.verification.loads import slowest
 from treadle.verification.violations import Findings, Report, ViolationKind
 
-_SAFE = 2.0**62
-"""Sums below this fit 64 bits."""
-
-_BLOCK = 1 << 17
-"""Paths that are looked at at once."""
+_SAFE = 2.0**62  # float sums below this cannot have wrapped in int64
+_BLOCK = 1 << 17  # paths checked together
 
 
 def verify_routes(
@@ -46,9 +44,9 @@ def verify_routes(
     collective : Collective
     schedule : RouteSchedule
     max_routes, max_layers : int, optional
-        Most routes from a rank to another, and most layers, that the adapters hold.
+        Maximum number of routes from a rank to another, and of layers, that the adapters support.
     max_hops : int, optional
-        Most links of a route.
+        Maximum number of links of a route.
     **claims
         As in `treadle.verification.schedules.verify`.
 
@@ -59,17 +57,18 @@ def verify_routes(
 
     Notes
     -----
-    Paths. Each is a walk over links of the fabric, no self-loop, from its source's node to its target's that
-    visits no node twice. Any node may be on the way: adapters forward without their hosts.
+    Paths. Each is a walk over links of the fabric without self-loops, from the node of its source to that of
+    its target, that visits no node twice. It may pass any node: adapters forward without their hosts.
 
-    Units. The paths of pair (i, j) carry P * w(i, j) chunks in all, none where w is 0.
+    Units. The paths of pair (i, j) carry P * w(i, j) chunks in all, and none if w is 0.
 
-    Layers. In each layer, link a waits for link b where some path takes b right after a; these waits must
-    have no cycle (Dally and Seitz, 1987), so no set of packets can hold each other up. Where layers change on
-    the way, the same holds of (layer, link).
+    Layers. In each layer, link a depends on link b if some path takes b right after a; these dependencies
+    must have no cycle (Dally and Seitz, 1987), so packets cannot deadlock. If layers change along paths, the
+    same holds for pairs (layer, link).
 
-    Cost. All chunks move at once at rates in proportion: algbw = W / max(load / P / bandwidth) over the links
-    and, for hosts with an injection cap, over what they send and receive themselves; W is the largest buffer.
+    Cost. All chunks move concurrently at proportional rates: algbw = W / max(load / P / bandwidth) over the
+    links and, for hosts with an injection cap, over their own data sent and received; W is the largest
+    buffer.
 
     Examples
     --------
@@ -88,38 +87,35 @@ def verify_routes(
             found.add(ViolationKind.SHAPE, f"the routes are for {schedule.kind}, not {collective.kind}")
 
     binds = binds_forwarding_hosts(claims.get("witness"))
-    judge = Verifier(topology, collective, check=check, refused=_OF_CARDS if binds else "", **claims)
+    unsupported = (
+        "the certificate counts data that pass through hosts with an injection cap, but routes leave these "
+        "to adapters"
+    )
+    judge = Verifier(topology, collective, check=check, unsupported=unsupported if binds else "", **claims)
     if not judge.is_sound:
         return judge.report()
-    found = judge.found
     if schedule.n_ranks != collective.n_ranks:
-        found.add(
+        judge.found.add(
             ViolationKind.SHAPE,
             f"the routes are for {schedule.n_ranks} ranks, the collective has {collective.n_ranks}",
         )
         return judge.report()
-    _check_units(collective, schedule, found)
-    _check_limits(schedule, max_routes, max_layers, found)
-    if max_hops is not None:
-        _check_hops(schedule, max_hops, found)
-    if _check_paths(topology, collective, schedule, found):
-        _check_layers(topology, schedule, found)
+    _check_units(collective, schedule, judge.found)
+    _check_limits(schedule, max_routes, max_layers, max_hops, judge.found)
+    if _check_paths(topology, collective, schedule, judge.found):
+        _check_layers(topology, schedule, judge.found)
     if not judge.is_sound:
         return judge.report()
     algbw = collective.pair_demands.buffer_units / _time_per_unit(topology, collective, schedule)
     return judge.report(algbw, n_layers=schedule.n_layers)
 
 
-_OF_CARDS = "the witness counts what passes through hosts with an injection cap, which routes leave to cards"
-
-
 def _check_units(collective: Collective, schedule: RouteSchedule, found: Findings) -> None:
     n = schedule.n_ranks
     units = schedule.units
     if float(units.astype(np.float64).sum()) >= _SAFE:
-        units = units.astype(object)  # sums of 64 bits could wrap, and then be what is expected
-    carried = np.zeros(n * n, dtype=units.dtype)
-    np.add.at(carried, schedule.source.astype(np.int64) * n + schedule.target, units)
+        units = units.astype(object)  # sums of 64 bits could wrap to the expected value
+    carried = sums_of(n * n, schedule.pair, units, dtype=units.dtype)
     expected = collective.pair_demands.between.ravel() * schedule.n_chunks
     found.add_all(
         ViolationKind.UNITS,
@@ -131,129 +127,127 @@ def _check_units(collective: Collective, schedule: RouteSchedule, found: Finding
 
 
 def _check_limits(
-    schedule: RouteSchedule, max_routes: int | None, max_layers: int | None, found: Findings
+    schedule: RouteSchedule,
+    max_routes: int | None,
+    max_layers: int | None,
+    max_hops: int | None,
+    found: Findings,
 ) -> None:
     n = schedule.n_ranks
     if max_routes is not None:
-        routes = np.bincount(schedule.source.astype(np.int64) * n + schedule.target)
+        routes = np.bincount(schedule.pair)
         found.add_all(
             ViolationKind.LIMIT,
             np.flatnonzero(routes > max_routes),
             lambda i: f"rank {i // n} to rank {i % n}: {routes[i]} routes, at most {max_routes} fit",
         )
     layer = schedule.hop_layer if schedule.hop_layer.size else schedule.layer
-    if max_layers is not None and schedule.n_paths and int(layer.max()) >= max_layers:
+    if max_layers is not None and int(layer.max(initial=-1)) >= max_layers:
         found.add(ViolationKind.LIMIT, f"{int(layer.max()) + 1} layers are used, at most {max_layers} fit")
+    if max_hops is not None:
+        hops = np.diff(schedule.path_offset)
+        found.add_all(
+            ViolationKind.LIMIT,
+            np.flatnonzero(hops > max_hops),
+            lambda i: f"{_path_name(schedule, i)}: {hops[i]} hops, at most {max_hops} are allowed",
+        )
 
 
-def _check_hops(schedule: RouteSchedule, max_hops: int, found: Findings) -> None:
-    hops = np.diff(schedule.path_offset)
-    found.add_all(
-        ViolationKind.LIMIT,
-        np.flatnonzero(hops > max_hops),
-        lambda i: (
-            f"path {i}, rank {schedule.source[i]} to rank {schedule.target[i]}: "
-            f"{hops[i]} hops, at most {max_hops} may be"
-        ),
-    )
+def _path_name(schedule: RouteSchedule, path: int) -> str:
+    return f"path {path}, rank {schedule.source[path]} to rank {schedule.target[path]}"
 
 
 def _check_paths(
     topology: Topology, collective: Collective, schedule: RouteSchedule, found: Findings
 ) -> bool:
-    """Whether every path is a simple walk between its ranks; complaints name the first fault of a path."""
+    """Whether every path is a simple walk between its ranks; violations name the first fault of a path."""
     before = found.total
     offset, links = schedule.path_offset, schedule.path_links
 
-    def complain(kind: ViolationKind, paths: NDArray[np.integer], what: str) -> None:
-        faulty = np.unique(paths)
-        found.add_all(
-            kind,
-            faulty,
-            lambda i: f"path {i}, rank {schedule.source[i]} to rank {schedule.target[i]}: {what}",
-        )
+    def add_faults(kind: ViolationKind, paths: NDArray[np.integer], fault: str) -> None:
+        found.add_all(kind, np.unique(paths), lambda i: f"{_path_name(schedule, i)}: {fault}")
 
     unknown = np.searchsorted(offset, np.flatnonzero(links >= topology.n_links), side="right") - 1
-    complain(ViolationKind.ENDS, np.flatnonzero(schedule.source == schedule.target), "joins a rank to itself")
-    complain(ViolationKind.PATH, np.flatnonzero(np.diff(offset) == 0), "has no link")
-    complain(ViolationKind.LINK, unknown, "takes a link that the fabric lacks")
+    add_faults(
+        ViolationKind.ENDS, np.flatnonzero(schedule.source == schedule.target), "joins a rank to itself"
+    )
+    add_faults(ViolationKind.PATH, np.flatnonzero(np.diff(offset) == 0), "has no link")
+    add_faults(ViolationKind.LINK, unknown, "takes a link that the fabric lacks")
     if found.total > before:
         return False
     ranks = np.array(collective.ranks)
-    walks = [_faults_of_walks(topology, ranks, schedule, part) for part in _blocks(schedule.n_paths)]
-    loops, astray, broken, twice = (np.concatenate(paths) for paths in zip(*walks, strict=True))
-    complain(ViolationKind.LINK, loops, "takes a self-loop")
-    complain(ViolationKind.ENDS, astray, "does not begin and end at its ranks")
-    complain(ViolationKind.PATH, broken, "is not contiguous")
+    walks = [_walk_faults(topology, ranks, schedule, *block) for block in _blocks(schedule)]
+    loops, astray, broken, repeated = (np.concatenate(paths) for paths in zip(*walks, strict=True))
+    add_faults(ViolationKind.LINK, loops, "takes a self-loop")
+    add_faults(ViolationKind.ENDS, astray, "does not begin and end at its ranks")
+    add_faults(ViolationKind.PATH, broken, "is not contiguous")
     if found.total > before:
         return False
-    complain(ViolationKind.PATH, twice, "visits a node twice")
+    add_faults(ViolationKind.PATH, repeated, "visits a node twice")
     return found.total == before
 
 
-def _blocks(count: int) -> Iterator[slice]:
-    """Of paths: indices of their hops take 8 bytes each, the hops themselves 4."""
-    for begin in range(0, max(1, count), _BLOCK):
-        yield slice(begin, min(count, begin + _BLOCK))
+def _blocks(schedule: RouteSchedule) -> Iterator[tuple[slice, slice, Int64Array]]:
+    """Yield some paths at a time: their positions, the positions of their hops, and offsets within these.
+
+    Indices of hops take 8 bytes each, the hops themselves only 4.
+    """
+    for begin in range(0, max(1, schedule.n_paths), _BLOCK):
+        part = slice(begin, min(schedule.n_paths, begin + _BLOCK))
+        ends = schedule.path_offset[part.start : part.stop + 1]
+        yield part, slice(ends[0], ends[-1]), ends - ends[0]
 
 
-def _faults_of_walks(
-    topology: Topology, ranks: Int64Array, schedule: RouteSchedule, part: slice
-) -> tuple[Int64Array, Int64Array, Int64Array, Int64Array]:
-    """Of some paths: those with a self-loop, with wrong ends, with a gap, with a node that comes twice."""
-    ends = schedule.path_offset[part.start : part.stop + 1]
-    links = schedule.path_links[ends[0] : ends[-1]]
-    ends = ends - ends[0]
+def _walk_faults(
+    topology: Topology, ranks: Int64Array, schedule: RouteSchedule, part: slice, hops: slice, ends: Int64Array
+) -> list[Int64Array]:
+    """Return the paths with a self-loop, with wrong ends, with a gap, and with a repeated node."""
+    links = schedule.path_links[hops]
     owner = np.repeat(np.arange(len(ends) - 1), np.diff(ends))
     tails, heads = topology.tails[links], topology.heads[links]
     source, target = ranks[schedule.source[part]], ranks[schedule.target[part]]
-    astray = (tails[ends[:-1]] != source) | (heads[ends[1:] - 1] != target)
-    gap = (owner[1:] == owner[:-1]) & (tails[1:] != heads[:-1])
+    is_astray = (tails[ends[:-1]] != source) | (heads[ends[1:] - 1] != target)
+    is_gap = (owner[1:] == owner[:-1]) & (tails[1:] != heads[:-1])
     visits = np.concatenate([owner * topology.n_nodes + heads, np.arange(len(source)) * topology.n_nodes])
     visits[len(owner) :] += source
     visits.sort()
-    twice = visits[1:][visits[1:] == visits[:-1]] // topology.n_nodes
-    found = (owner[tails == heads], np.flatnonzero(astray), owner[1:][gap], twice)
-    loops, strays, broken, again = (part.start + paths for paths in found)
-    return loops, strays, broken, again
+    repeated = visits[1:][visits[1:] == visits[:-1]] // topology.n_nodes
+    faults = (owner[tails == heads], np.flatnonzero(is_astray), owner[1:][is_gap], repeated)
+    return [part.start + paths for paths in faults]
 
 
 def _check_layers(topology: Topology, schedule: RouteSchedule, found: Findings) -> None:
-    """No circle of channels that wait for each other; a channel is a link in a layer."""
+    """Check that channels, which are links in a layer, have no dependency cycle."""
     m = topology.n_links
-    held, wanted = _waits(schedule, m)
+    held, wanted = _dependencies(schedule, m)
     if schedule.hop_layer.size:
-        _complain_of_cycle(topology, "", held, wanted, found)
+        _add_cycle(topology, "", held, wanted, found)
         return
-    layer = held // m  # no wait leads from one to another
+    layer = held // m  # no dependency leads from one layer to another
     for number in range(schedule.n_layers):
-        among = layer == number
-        _complain_of_cycle(topology, f"layer {number}: ", held[among] % m, wanted[among], found)
+        inside = layer == number
+        _add_cycle(topology, f"layer {number}: ", held[inside] % m, wanted[inside], found)
 
 
-def _waits(schedule: RouteSchedule, n_links: int) -> tuple[Int64Array, Int64Array]:
-    """Different waits: a channel, and the channel after it; only its link, where layers never change."""
+def _dependencies(schedule: RouteSchedule, n_links: int) -> tuple[Int64Array, Int64Array]:
+    """Return the distinct pairs of a channel and the next one; only its link if layers never change."""
     changes = schedule.hop_layer.size > 0
     count = n_links * schedule.n_layers if changes else n_links
-    waits = []
-    for part in _blocks(schedule.n_paths):
-        ends = schedule.path_offset[part.start : part.stop + 1]
-        hops = slice(ends[0], ends[-1])
+    pairs = []
+    for part, hops, ends in _blocks(schedule):
         layer = schedule.hop_layer[hops] if changes else np.repeat(schedule.layer[part], np.diff(ends))
         link = schedule.path_links[hops]
         channel = layer.astype(np.int64) * n_links + link
-        wait = channel[:-1] * count + (channel if changes else link)[1:]
-        begins = (ends[1:-1] - ends[0]).astype(np.intp)
-        waits.append(distinct(np.delete(wait, begins - 1)))
-    held, wanted = np.divmod(distinct(np.concatenate(waits)), count)
+        pair = channel[:-1] * count + (channel if changes else link)[1:]
+        pairs.append(distinct(np.delete(pair, ends[1:-1] - 1)))
+    held, wanted = np.divmod(distinct(np.concatenate(pairs)), count)
     return held, wanted
 
 
-def _complain_of_cycle(
-    topology: Topology, place: str, held: Int64Array, wanted: Int64Array, found: Findings
-) -> None:
+def _add_cycle(topology: Topology, place: str, held: Int64Array, wanted: Int64Array, found: Findings) -> None:
+    """Add a violation if the dependencies held -> wanted have a cycle."""
     used, ends = np.unique(np.concatenate([held, wanted]), return_inverse=True)
-    cycle = [int(used[at]) for at in _cycle(ends[: len(held)], ends[len(held) :], len(used))]
+    cycle = [int(used[position]) for position in _cycle(ends[: len(held)], ends[len(held) :], len(used))]
     if not cycle:
         return
 
@@ -266,29 +260,27 @@ def _complain_of_cycle(
 
 
 def _cycle(held: Int64Array, wanted: Int64Array, n_links: int) -> list[int]:
-    """Links of some cycle of the digraph held -> wanted, or none.
+    """Return the links of some cycle of the digraph held -> wanted, or none.
 
-    Links that nothing in the rest waits for are removed until each one left has one that waits for it;
-    going back from any of these must come round.
+    Links without a predecessor are removed until every link left has one; then going back from any of these
+    must reach a link again.
     """
     order = np.argsort(held, kind="stable")
     starts = np.searchsorted(held[order], np.arange(n_links + 1)).tolist()
     following = wanted[order].tolist()
-    waiting = np.bincount(wanted, minlength=n_links).tolist()
-    free = [link for link in range(n_links) if not waiting[link]]
-    left: BoolArray = np.ones(n_links, dtype=np.bool_)
-    while free:
-        link = free.pop()
-        left[link] = False
+    n_before = np.bincount(wanted, minlength=n_links).tolist()
+    free = [link for link in range(n_links) if not n_before[link]]
+    for link in free:  # grows on the way
         for after in following[starts[link] : starts[link + 1]]:
-            waiting[after] -= 1
-            if not waiting[after]:
+            n_before[after] -= 1
+            if not n_before[after]:
                 free.append(after)
+    left = ~mask_of(n_links, free)
     if not left.any():
         return []
     inside = left[held] & left[wanted]
     before = dict(zip(wanted[inside].tolist(), held[inside].tolist(), strict=True))
-    link, seen = int(np.flatnonzero(left)[0]), dict[int, int]()
+    link, seen = int(np.argmax(left)), dict[int, int]()
     while link not in seen:
         seen[link] = len(seen)
         link = before[link]
@@ -296,13 +288,12 @@ def _cycle(held: Int64Array, wanted: Int64Array, n_links: int) -> list[int]:
 
 
 def _time_per_unit(topology: Topology, collective: Collective, schedule: RouteSchedule) -> Fraction:
-    """Seconds of the exchange if a unit of demand were a byte."""
-    exact = float(schedule.units.astype(np.float64) @ np.diff(schedule.path_offset)) < _SAFE
-    load = np.zeros(topology.n_links, dtype=np.int64 if exact else object)
-    for part in _blocks(schedule.n_paths):
-        ends = schedule.path_offset[part.start : part.stop + 1]
+    """Return the seconds of the exchange if a unit of demand were a byte."""
+    is_exact = float(schedule.units.astype(np.float64) @ np.diff(schedule.path_offset)) < _SAFE
+    load = np.zeros(topology.n_links, dtype=np.int64 if is_exact else object)
+    for part, hops, ends in _blocks(schedule):
         units = np.repeat(schedule.units[part].astype(load.dtype), np.diff(ends))
-        np.add.at(load, schedule.path_links[ends[0] : ends[-1]], units)
+        np.add.at(load, schedule.path_links[hops], units)
     seconds = slowest(topology, load, with_hosts=False)
     received, sent = collective.pair_demands.totals
     for rank, node in enumerate(collective.ranks):

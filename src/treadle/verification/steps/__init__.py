@@ -1,1 +1,1 @@
-"""Step schedules judged by following every chunk."""
+"""Verification of step schedules, chunk by chunk."""

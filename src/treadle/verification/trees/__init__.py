@@ -1,1 +1,1 @@
-"""Forests judged tree by tree."""
+"""Verification of explicit trees, one by one."""
