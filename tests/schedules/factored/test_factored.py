@@ -239,12 +239,12 @@ def test_malformed_pieces_are_refused(key: str, change: Callable[[Any], Any], me
     ("key", "change", "message"),
     [
         ("kind", lambda a: _with(a, 1, 7), "kind: found 7"),
-        ("kind", lambda a: _with(a, 1, 0), "piece 1 has"),
+        ("kind", lambda a: _with(a, 1, 0), "subproblem 1 has"),
         ("outer", lambda a: _with(a, 1, 1), "outer must be -1"),
-        ("outer", lambda a: _with(a, 3, 0), "child of its outer piece"),
-        ("children", lambda a: _with(a, 0, a[1]), "child of its outer piece"),
-        ("children", lambda a: _with(a, -1, a[-2]), "child of two pieces"),
-        ("child_offset", lambda a: _with(a, 1, a[1] + 1), "piece 0 has"),
+        ("outer", lambda a: _with(a, 3, 0), "child of its outer subproblem"),
+        ("children", lambda a: _with(a, 0, a[1]), "child of its outer subproblem"),
+        ("children", lambda a: _with(a, -1, a[-2]), "child of two subproblems"),
+        ("child_offset", lambda a: _with(a, 1, a[1] + 1), "subproblem 0 has"),
         ("links", lambda a: _with(a, 1, a[0]), "must rise"),
         ("links", lambda a: a[:-1], "link_offset must rise"),
     ],
@@ -257,11 +257,11 @@ def test_malformed_layers_are_refused(key: str, change: Callable[[Any], Any], me
 
 def test_malformed_forests_are_refused() -> None:
     forest = samples.two_boxes()[2].forests[0]
-    with pytest.raises(ScheduleError, match="native unit trees in the layers"):
+    with pytest.raises(ScheduleError, match="native unit trees in the components"):
         _changed(forest, "root_multiplicity", lambda a: a * 2)
     with pytest.raises(ScheduleError, match="once each"):
         _changed(forest, "root_multiplicity", lambda a: a[:-1])
-    with pytest.raises(ScheduleError, match="there is no layer"):
+    with pytest.raises(ScheduleError, match="no component; expected at least one"):
         replace(forest, layers=())
     with pytest.raises(ScheduleError, match="flows the wrong way"):
         FactoredSchedule(samples.two_boxes()[2].kind, broadcast=replace(forest, direction=Direction.REDUCE))
@@ -329,7 +329,7 @@ def test_runs_at_borders_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
         if most == 6:
             assert len([*again.trees(0)]) == 1
         else:
-            with pytest.raises(ScheduleError, match=r"^layer: more than 5 runs of units at borders$"):
+            with pytest.raises(ScheduleError, match=r"^component: more than 5 runs of units at boundaries$"):
                 again.trees(0)
 
 

@@ -130,7 +130,7 @@ def test_other_plans_have_not_changed(tmp_path: Path) -> None:
         (put(form=[0]), "values, expected"),
         (put(kind=[1]), "kind: found 1"),
         (put(outer=[0]), "outer must be -1"),
-        (put(children=[0, 1, 2, 2]), "child of two pieces"),
+        (put(children=[0, 1, 2, 2]), "child of two subproblems"),
         (put(child_count=[3]), "child_offset must rise"),
         (put(child_count=[-1]), "child_count: a value out of range"),
         (put(link_count=[2**40]), "link_count: a value out of range"),

@@ -1,4 +1,7 @@
-"""Units that children of groups send each other by planes, by a formula that spreads them evenly."""
+"""Units that children of groups send each other over planes, by a formula that spreads them evenly.
+
+Source: docs/algorithms/decomposition.md, section 6.
+"""
 
 from __future__ import annotations
 
@@ -13,15 +16,18 @@ from treadle.schedules.factored.checks import UNIT_LIMIT
 
 @dataclass(frozen=True, eq=False)
 class EvenShares:
-    """n_s(x, y) of children x, y of groups a, b that have A and B of them, numbered in each from 0.
+    """n_s(x, y): units from child x of group a to child y of group b over plane s.
+
+    The children of each group are numbered from 0.
 
     The smaller group, a if they are equal, is the *narrow* one, the other the *wide* one. Let o be the number
-    of the child that is in the narrow group, v that of the other, w the size of the wide group, and C_s what
-    the one has with all of that group by planes 0, ..., s. If a and b differ, n_0 + ... + n_s = floor((C_s +
-    p) / w), where p = v - floor(o w / narrow size) - turn mod w, the turn of narrow group number g being
-    floor(w (40503 g mod 65536) / 65536); so groups begin at different places. Else there are w - 1 others and
-    n_0 + ... + n_s = floor((C_s + p) / (w - 1)), where p = v - o - 1 mod w. As p takes each value once, these
-    sum to C_s over the wide group; over the narrow group they are nearly equal.
+    of the child in the narrow group, v that of the other child, w the size of the wide group, and C_s the
+    units between the first child and all of the wide group over planes 0, ..., s. If a and b differ,
+    n_0 + ... + n_s = floor((C_s + p) / w), where p = v - floor(o w / narrow size) - turn mod w. The turn of
+    narrow group number g is floor(w (40503 g mod 65536) / 65536), so groups begin at different positions.
+    Within a group there are w - 1 others: n_0 + ... + n_s = floor((C_s + p) / (w - 1)), where
+    p = v - o - 1 mod w. As p takes each value once, the sums over the wide group are C_s; over the narrow
+    group they are nearly equal.
 
     Parameters
     ----------
@@ -31,7 +37,7 @@ class EvenShares:
 
     Notes
     -----
-    Source: docs/algorithms/decomposition.md, section 6. All arguments have one shape.
+    All arguments of a method have one shape.
     """
 
     group: Int32Array
@@ -53,7 +59,7 @@ class EvenShares:
 
     @cached_property
     def position(self) -> Int64Array:
-        """Place of each child in `order`."""
+        """Position of each child in `order`."""
         return positions_of(len(self.group), self.order)
 
     @cached_property
@@ -73,7 +79,7 @@ class EvenShares:
         return offsets_of(self.units)
 
     def shares(self, root: Int64Array, child: Int64Array) -> Int64Array:
-        """n_s(x, y), an axis of planes before those of the arguments; 0 from a child to itself."""
+        """Return n_s(x, y), an axis of planes before those of the arguments; 0 from a child to itself."""
         a, b = self._of[root], self._of[child]
         i, j = self.index[root], self.index[child]
         narrow, wide, by_root = self._sides(a, b)
@@ -85,29 +91,21 @@ class EvenShares:
         return shares
 
     def _sides(self, a: Int64Array, b: Int64Array) -> tuple[Int64Array, Int64Array, BoolArray]:
-        """Sizes of the narrow and the wide group, and whether senders are the narrow one."""
-        mine, theirs = self.sizes[a], self.sizes[b]
-        narrow: Int64Array = np.minimum(mine, theirs)
-        wide: Int64Array = np.maximum(mine, theirs)
-        by_root: BoolArray = mine <= theirs
-        return narrow, wide, by_root
+        """Return the sizes of the narrow and the wide group, and whether the senders are the narrow one."""
+        from_sizes, to_sizes = self.sizes[a], self.sizes[b]
+        return np.minimum(from_sizes, to_sizes), np.maximum(from_sizes, to_sizes), from_sizes <= to_sizes
 
     def _turn(self, a: Int64Array, b: Int64Array) -> Int64Array:
-        """Where the first of a narrow group begins in the wide one; 0 within a group."""
+        """Return the position in the wide group where the narrow group begins; 0 within a group."""
         _, wide, by_root = self._sides(a, b)
         turn: Int64Array = np.where(by_root, a, b) * 40503 % 65536 * wide // 65536 * (a != b)
         return turn
 
     def received(
-        self,
-        count: Int64Array,
-        group: Int64Array,
-        child: Int64Array,
-        stop: Int64Array,
-        most: int = UNIT_LIMIT,
+        self, count: Int64Array, group: Int64Array, child: Int64Array, stop: Int64Array
     ) -> Int64Array:
-        """What a child has from the first `count` of a group by planes up to C_s = `stop`, `most` of each."""
-        own = self._of[child]
+        """Return the units that a child has from the first `count` of a group over planes up to C_s = `stop`."""
+        own, most = self._of[child], UNIT_LIMIT
         return self._sum(count, self.index[child], group, own, stop, self._sides(group, own)[2], most)
 
     def sent(
@@ -118,7 +116,10 @@ class EvenShares:
         stop: Int64Array,
         most: Int64Array | int = UNIT_LIMIT,
     ) -> Int64Array:
-        """What a child sends to the first `count` of a group by planes up to C_s = `stop`, `most` to each."""
+        """Return the units that a child sends to the first `count` of a group, up to C_s = `stop`.
+
+        At most `most` to each.
+        """
         own = self._of[root]
         return self._sum(count, self.index[root], own, group, stop, ~self._sides(own, group)[2], most)
 
@@ -132,11 +133,11 @@ class EvenShares:
         many_narrow: BoolArray,
         most: Int64Array | int,
     ) -> Int64Array:
-        """Sum over the first `count` of one group, with child number `one` of the other."""
+        """Sum over the first `count` of one group, with child number `one` of the other group."""
         same = a == b
         narrow, wide, _ = self._sides(a, b)
         each, rest = np.divmod(stop, np.maximum(wide - same, 1))
-        # owners whose windows of `rest` places hold v, by where the windows start; else the owner's window
+        # either the owners whose windows of `rest` positions hold v, or the window of one owner
         turn = self._turn(a, b)
         low = np.where(many_narrow, one + 1 - turn, one * wide // narrow + turn - rest) % wide
         high = low + rest
@@ -152,7 +153,7 @@ class EvenShares:
 
     @cached_property
     def entered(self) -> Int64Array:
-        """What enters each child by each plane from groups before each one, shape (groups + 1, n, planes)."""
+        """Units that enter each child over each plane from earlier groups, shape (groups + 1, n, planes)."""
         groups, n = len(self.units), len(self.group)
         a, y = np.arange(groups)[:, None, None], np.arange(n)[None, :, None]
         stop = self._stop[:, self.group]
@@ -165,7 +166,7 @@ class EvenShares:
 
     @cached_property
     def left(self) -> Int64Array:
-        """What leaves each child by each plane, shape (n, planes)."""
+        """Units that leave each child over each plane, shape (n, planes)."""
         groups, n = len(self.units), len(self.group)
         x = np.arange(n)[:, None]
         total = np.zeros((n, self.units.shape[2]), dtype=np.int64)
@@ -175,7 +176,7 @@ class EvenShares:
         return total
 
     def entered_before(self, root: Int64Array, child: Int64Array, plane: Int64Array) -> Int64Array:
-        """Units that enter y by a plane from children whose positions are before that of x."""
+        """Return the units that enter y over a plane from children whose positions are before that of x."""
         a, b = self._of[root], self._of[child]
         upto, before = self._stop[a, b, plane + 1], self._stop[a, b, plane]
         count = self.index[root]
@@ -185,8 +186,9 @@ class EvenShares:
     def sent_nearer(
         self, root: Int64Array, child: Int64Array, plane: Int64Array, low: Int64Array, high: Int64Array
     ) -> Int64Array:
-        """Of what x sends to each child from x on in `order`, in a circle, up to y, or to all if that is x:
-        those among units low, ..., high - 1 that go by a plane.
+        """Return the units low, ..., high - 1 that x sends to children before y over a plane.
+
+        Children are in cyclic `order` from x on; if y is x, all children count.
         """
         here, there = self.position[root], self.position[child]
         total = np.zeros_like(here)
