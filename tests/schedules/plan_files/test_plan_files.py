@@ -182,7 +182,7 @@ def test_edited_claims_never_verify(saved: Path, change: Callable[[dict], object
         (lambda m: m["collective"].update(root=0), "root"),
         (lambda m: m["entries"][0].update(broadcast=1), "does not exist"),
         (lambda m: m["entries"][0].update(broadcast="0"), "integer"),
-        (lambda m: m["entries"][0].update(reduce=0), "both ways"),
+        (lambda m: m["entries"][0].update(reduce=0), "two directions"),
         (lambda m: m["entries"][0].update(min_bytes=-1), "no range"),
         (lambda m: m["entries"][1].update(min_bytes=5), "overlap"),
         (lambda m: m.update(entries=[]), "forests"),

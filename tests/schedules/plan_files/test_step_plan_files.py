@@ -164,7 +164,7 @@ def test_truncated_and_flipped(saved: Path) -> None:
         (lambda m: m["entries"][0].update(type=["steps"]), '"exchange" or "routes"'),
         (lambda m: m["entries"][0].pop("type"), '"exchange" or "routes"'),
         (lambda m: m["entries"][0].update(type="forests"), "does not exist"),
-        (lambda m: m["entries"][0].update(reduce=1), "both ways"),
+        (lambda m: m["entries"][0].update(reduce=1), "two directions"),
         (lambda m: m["entries"][0].update(broadcast=2), "does not exist"),
         (lambda m: m["entries"][0].update(broadcast=-1), "does not exist"),
         (lambda m: m["entries"][0].pop("broadcast"), "used by no entry"),

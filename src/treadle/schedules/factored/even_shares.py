@@ -104,7 +104,7 @@ class EvenShares:
     def received(
         self, count: Int64Array, group: Int64Array, child: Int64Array, stop: Int64Array
     ) -> Int64Array:
-        """Return the units that a child has from the first `count` of a group over planes up to C_s = `stop`."""
+        """Return the units that a child has from the first `count` of a group over planes, up to `stop`."""
         own, most = self._of[child], UNIT_LIMIT
         return self._sum(count, self.index[child], group, own, stop, self._sides(group, own)[2], most)
 
