@@ -399,7 +399,7 @@ def test_phases_of_forests() -> None:
     assert both.forests == (back, out)
     assert both.root_multiplicity.tolist() == [5, 5]
     for kind, reduce, broadcast, text in (
-        ("alltoall", None, None, "spanning trees do not serve it"),
+        ("alltoall", None, None, "spanning trees do not support it"),
         ("reduce", None, out, "in-trees are missing"),
         ("allgather", back, out, "in-trees do not belong"),
         ("allreduce", back, None, "out-trees are missing"),

@@ -159,7 +159,7 @@ def write_factored(archive: zipfile.ZipFile, number: int, forest: FactoredForest
 
 
 def read_factored(members: MemberReader, number: int, n_layers: int, direction: Direction) -> FactoredForest:
-    """Read a factored forest; FormatError if columns do not fit each other, ScheduleError if values do not."""
+    """Read a factored forest; FormatError if columns do not match, ScheduleError if values do not."""
     folder = f"factored/{number}"
     multiplicity = members.array(f"{folder}/root_multiplicity.npy", np.int64)
     layers = tuple(_read_layer(members, f"{folder}/{layer}") for layer in range(n_layers))

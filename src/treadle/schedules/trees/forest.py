@@ -284,7 +284,7 @@ class Forest(FrozenArrays):
         return self.entry_offset, self.entry_path, self.entry_units
 
     def with_links(self, moved: Callable[[Int32Array], Int32Array]) -> Forest:
-        """The same trees with their links renumbered."""
+        """Return the same trees with renumbered links."""
         return replace(self, path_links=moved(self.path_links))
 
     @cached_property
@@ -357,7 +357,7 @@ def forest_from_trees(direction: Direction, n_ranks: int, trees: Iterable[TreeSp
 def check_phases(kind: CollectiveKind, reduce: Trees | None, broadcast: Trees | None) -> None:
     """Raise ScheduleError unless a collective has just these forests, the right way and of equal roots."""
     if not (kind.reduces or kind.broadcasts):
-        raise ScheduleError(f"{kind}: spanning trees do not serve it")
+        raise ScheduleError(f"{kind}: spanning trees do not support it")
     for needed, forest, name in (
         (kind.reduces, reduce, "in-trees"),
         (kind.broadcasts, broadcast, "out-trees"),
