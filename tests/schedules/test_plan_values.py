@@ -65,7 +65,11 @@ def test_kinds(name: str) -> None:
         ("broadcast", {"root": 4}, "root 4: expected a rank from 0 to 3"),
         ("broadcast", {"root": -1}, "root -1: expected a rank from 0 to 3"),
         ("reduce", {"root": 2, "groups": ((0, 3), (1, 2))}, "root 2: expected a rank from 0 to 1"),
-        ("allgather", {"ranks_forward": True}, "ranks_forward: expected groups, whose ranks forward for each other"),
+        (
+            "allgather",
+            {"ranks_forward": True},
+            "ranks_forward: expected groups, whose ranks forward for each other",
+        ),
         (
             "alltoall",
             {"groups": ((0, 1), (2, 3))},
@@ -212,9 +216,7 @@ def test_slices_within_limits(low: int, slices: int, protocol: str, text: str) -
 
 
 def test_ranges_of_sizes() -> None:
-    assert said(lambda: entry(-1)) == (
-        "plan: sizes from -1 to None bytes; expected 0 <= min <= max"
-    )
+    assert said(lambda: entry(-1)) == ("plan: sizes from -1 to None bytes; expected 0 <= min <= max")
     assert said(lambda: entry(8, 7)) == "plan: sizes from 8 to 7 bytes; expected 0 <= min <= max"
     assert said(lambda: entry(algorithm="a\rb")) == (
         "plan: algorithm or options 'a\\rb', expected one line without control characters"
@@ -366,11 +368,11 @@ def test_what_is_no_job() -> None:
         ),
         (
             [job("x", Fraction(1, 2)), job("y", Fraction(500001))],
-            "jobs: the largest weight is more than 1000000 times the least; expected sizes and weights that "
-            "are not further apart",
+            "jobs: the largest weight is more than 1000000 times the least; use sizes and weights with "
+            "smaller ratios",
         ),
-        ([job(ranks=(0, 1))], "job 'j': node 1 is no compute node of odd"),
-        ([job(ranks=(0, 2), forwarders=(1,))], "job 'j': node 1 is no compute node of odd"),
+        ([job(ranks=(0, 1))], "job 'j': node 1 is not a compute node of odd"),
+        ([job(ranks=(0, 2), forwarders=(1,))], "job 'j': node 1 is not a compute node of odd"),
     ):
         assert said(lambda jobs=jobs: check_jobs(FABRIC, jobs)) == text
     check_jobs(FABRIC, [job("x", Fraction(1, 2)), job("y", Fraction(500000))])

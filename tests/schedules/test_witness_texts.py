@@ -84,8 +84,8 @@ def test_lengths_between_ranks_that_are_apart_prove_nothing() -> None:
 
 LENGTHS = "length certificate: expected the keys kind and lengths, a list"
 DISTANCES = (
-    "distance witness: expected the keys kind and lengths, a list; at most hosts, a list, and cards_forward, "
-    "true or false, besides"
+    "distance certificate: expected the keys kind and lengths, a list; optional: hosts, a list, and "
+    "cards_forward, true or false"
 )
 CUTS = (
     "cut combination: expected the keys kind, broadcast_cuts, reduce_cuts, broadcast_potentials, "
@@ -94,7 +94,7 @@ CUTS = (
 RUNS = "group length certificate: expected the keys kind, values, run_value, run_links, three lists"
 KEYS = "bottleneck cut: expected the keys kind and nodes, a list"
 NODES = "bottleneck cut: nodes must be node indices"
-FAR = "distance witness: lengths must be integers from 0 to 2**40"
+FAR = "distance certificate: lengths must be integers from 0 to 2**40"
 MANY = "group length certificate: run_value and run_links must be as many integers"
 SHORT = f"group length certificate: runs of 1 or more links, at most {MAX_LENGTHS} in all"
 NO_CUTS = CutCombinationWitness((), ()).to_json()
@@ -128,14 +128,17 @@ GROUPS: dict[str, Any] = {
         ({"kind": "lengths", "lengths": ["1", "1/02"]}, "certificate: '1/02' is not a rational p/q"),
         ({"kind": "lengths", "lengths": ["1/0"]}, "certificate: '1/0' is not a rational p/q"),
         ({"kind": "lengths", "lengths": ["9" * 1001]}, f"certificate: '{'9' * 40}' is not a rational p/q"),
-        ({"kind": "lengths", "lengths": [f"1/{'9' * 1001}"]}, f"certificate: '1/{'9' * 38}' is not a rational p/q"),
+        (
+            {"kind": "lengths", "lengths": [f"1/{'9' * 1001}"]},
+            f"certificate: '1/{'9' * 38}' is not a rational p/q",
+        ),
         ({"kind": "distances"}, DISTANCES),
         ({"kind": "distances", "lengths": [1], "more": 1}, DISTANCES),
         ({"kind": "distances", "lengths": [1], "hosts": 1}, DISTANCES),
         ({"kind": "distances", "lengths": [1], "cards_forward": 1}, DISTANCES),
         (
             {"kind": "distances", "lengths": [1], "hosts": [[1]]},
-            "distance witness: hosts: expected two lengths of each",
+            "distance certificate: hosts: expected two lengths for each",
         ),
         (
             {"kind": "distances", "lengths": [2**40 + 1]},

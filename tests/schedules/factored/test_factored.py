@@ -263,7 +263,7 @@ def test_malformed_forests_are_refused() -> None:
         _changed(forest, "root_multiplicity", lambda a: a[:-1])
     with pytest.raises(ScheduleError, match="no component; expected at least one"):
         replace(forest, layers=())
-    with pytest.raises(ScheduleError, match="flows the wrong way"):
+    with pytest.raises(ScheduleError, match="have the wrong direction"):
         FactoredSchedule(samples.two_boxes()[2].kind, broadcast=replace(forest, direction=Direction.REDUCE))
 
 

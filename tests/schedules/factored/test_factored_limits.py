@@ -13,8 +13,8 @@ import pytest
 from samples.factored import factored_samples as samples
 from treadle.arrays import check_offsets
 from treadle.errors import ScheduleError
+from treadle.schedules.checks import check_length, check_range, check_sum
 from treadle.schedules.factored import CirculantTrees, Crossings, Layer, Piece, TableTrees
-from treadle.schedules.factored.checks import check_length, check_range, check_sum
 
 MOST = 2**61 - 1
 LAST_LINK = 2**31 - 2

@@ -12,7 +12,7 @@ import numpy as np
 
 from treadle.arrays import BoolArray, Int32Array, Int64Array, offsets_of, sums_of
 from treadle.errors import ScheduleError
-from treadle.schedules.factored.checks import UNIT_LIMIT
+from treadle.schedules.checks import UNIT_LIMIT
 from treadle.schedules.factored.index import Borders, LayerIndex
 from treadle.schedules.factored.layers import Layer
 from treadle.schedules.factored.piece_trees import PieceTrees, ragged

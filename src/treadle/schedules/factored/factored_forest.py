@@ -21,7 +21,7 @@ import numpy as np
 
 from treadle.arrays import FrozenArrays, Int32Array, Int64Array
 from treadle.errors import ScheduleError
-from treadle.schedules.factored.checks import UNIT_LIMIT, check_range, check_sum
+from treadle.schedules.checks import UNIT_LIMIT, check_range, check_sum
 from treadle.schedules.factored.expansion import Expansion
 from treadle.schedules.factored.layers import Layer
 from treadle.schedules.factored.piece_trees import CirculantTrees, TableTrees

@@ -12,7 +12,7 @@ import numpy as np
 
 from treadle.arrays import FrozenArrays, Int32Array, Int64Array, check_offsets
 from treadle.errors import ScheduleError
-from treadle.schedules.factored.checks import UNIT_LIMIT, check_length, check_range, check_sum
+from treadle.schedules.checks import UNIT_LIMIT, check_length, check_range, check_sum
 from treadle.schedules.factored.piece_trees import PieceTrees
 
 _MAX_NESTING = 64

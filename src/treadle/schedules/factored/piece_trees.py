@@ -24,7 +24,12 @@ from treadle.arrays import (
     sums_of,
 )
 from treadle.errors import ScheduleError
-from treadle.schedules.factored.checks import COLUMN_AXES, UNIT_LIMIT, check_length, check_range, check_sum
+from treadle.schedules.checks import UNIT_LIMIT, check_length, check_range, check_sum
+
+COLUMN_AXES: dict[str, int] = dict.fromkeys(
+    ("out_links", "in_links", "out_first", "in_first", "out_offset", "in_offset"), 2
+)
+"""Axes of the columns of `ColumnTrees`: children and links."""
 
 _CELLS = 2**22
 """Rows times children that are expanded together."""

@@ -9,9 +9,9 @@ import numpy as np
 
 from treadle.arrays import Int32Array, Int64Array, offsets_of, sums_of
 from treadle.errors import ScheduleError
-from treadle.schedules.factored.checks import COLUMN_AXES, UNIT_LIMIT, check_length, check_range, check_sum
+from treadle.schedules.checks import UNIT_LIMIT, check_length, check_range, check_sum
 from treadle.schedules.factored.even_shares import EvenShares
-from treadle.schedules.factored.piece_trees import FormulaTrees, find_sorted
+from treadle.schedules.factored.piece_trees import COLUMN_AXES, FormulaTrees, find_sorted
 
 _RELAYS = ("relay_root", "relay_block", "relay_child", "relay_by")
 MOST_SHARES = 2**25

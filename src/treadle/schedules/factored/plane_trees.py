@@ -11,7 +11,7 @@ from functools import cached_property
 import numpy as np
 
 from treadle.arrays import BoolArray, Int32Array, Int64Array, offsets_of, positions_of
-from treadle.schedules.factored.checks import UNIT_LIMIT
+from treadle.schedules.checks import UNIT_LIMIT
 from treadle.schedules.factored.piece_trees import EdgeUnits, PieceRows, TreeNumbers, check_roots, steady_runs
 from treadle.schedules.factored.plane_pairs import PairwisePlanes, overlap
 

@@ -12,8 +12,9 @@ import numpy as np
 
 from treadle.arrays import Int32Array, Int64Array, offsets_of, sums_of
 from treadle.errors import ScheduleError
-from treadle.schedules.factored.checks import COLUMN_AXES, UNIT_LIMIT, check_length, check_range, check_sum
+from treadle.schedules.checks import UNIT_LIMIT, check_length, check_range, check_sum
 from treadle.schedules.factored.piece_trees import (
+    COLUMN_AXES,
     EdgeUnits,
     FormulaTrees,
     PieceRows,

@@ -1,4 +1,4 @@
-"""What a step schedule costs: steps, exact loads per step, bandwidth time, and time at a size.
+"""Costs of a step schedule: exact loads of each step, bandwidth time, and algbw.
 
 Notation of the dissertation, section 3.3.2: T_L = alpha * (number of steps); T_B = sum over the steps of the
 time that the most loaded link needs.
@@ -11,76 +11,55 @@ from fractions import Fraction
 
 import numpy as np
 
-from treadle.arrays import Int64Array
+from treadle.arrays import Int64Array, sums_of
 from treadle.errors import ScheduleError
+from treadle.schedules.link_times import load_time
 from treadle.schedules.steps.steps import Steps, StepSchedule
 from treadle.schedules.steps.switched_steps import StepCrossings
 from treadle.topologies.topology import Topology
 
 
 def step_loads(topology: Topology, steps: Steps) -> Iterator[Int64Array]:
-    """Chunks that cross each link, shape (m,), step by step."""
+    """Yield the chunks that cross each link, shape (m,), step by step."""
     crossings = StepCrossings(topology, steps) if steps.has_operations else None
     sizes = steps.high.astype(np.int64) - steps.low
     for step in range(steps.n_steps):
         span = steps.span(step)
+        links, chunks = steps.link[span], sizes[span]
         if steps.has_ways:
-            load = np.bincount(steps.link[span], weights=sizes[span], minlength=steps.n_ways)
-            load = np.bincount(
-                steps.way_links,
-                weights=np.repeat(load, np.diff(steps.way_offset)),
-                minlength=topology.n_links,
-            )
-        else:
-            load = np.bincount(steps.link[span], weights=sizes[span], minlength=topology.n_links)
+            on_paths = np.bincount(links, weights=chunks, minlength=steps.n_ways)
+            links, chunks = steps.way_links, np.repeat(on_paths, np.diff(steps.way_offset))
+        load = np.bincount(links, weights=chunks, minlength=topology.n_links)
         load = load.astype(np.int64)  # exact: a double counts chunks up to 2**53
-        yield load if crossings is None else load + crossings.beside(step)
+        yield load if crossings is None else load + crossings.additional(step)
 
 
 def shard_fraction(schedule: StepSchedule, steps: Steps) -> Fraction:
-    """Part of the collective's `size` that one shard is."""
+    """Return the size of one shard as a fraction of the collective's `size`."""
     return Fraction(1) if schedule.has_whole_shards else Fraction(1, steps.n_shards)
 
 
 def bandwidth_time(topology: Topology, schedule: StepSchedule) -> Fraction:
-    """T_B: seconds per byte of `size`, the sum over all steps of the slowest link's time, exact."""
-    return sum((_phase_time(topology, schedule, steps) for steps in schedule.phases), Fraction(0))
-
-
-def _phase_time(topology: Topology, schedule: StepSchedule, steps: Steps) -> Fraction:
-    chunk = shard_fraction(schedule, steps) / steps.n_chunks
-    return chunk * sum((_slowest(topology, load) for load in step_loads(topology, steps)), Fraction(0))
-
-
-def _slowest(topology: Topology, load: Int64Array) -> Fraction:
-    """Chunks over bandwidth of the slowest link or capped host, seconds if a chunk were a byte."""
-    times = [
-        Fraction(int(load[topology.bandwidths == bandwidth].max()), int(bandwidth))
-        for bandwidth in np.unique(topology.bandwidths)
-    ]
-    # chunks out of, then into every host with an injection cap, and the caps in bytes/s
-    capped = np.flatnonzero(topology.injection_bytes_per_s)
-    totals = np.zeros((2, topology.n_nodes), dtype=np.int64)
-    if capped.size:
-        np.add.at(totals[0], topology.tails, load)
-        np.add.at(totals[1], topology.heads, load)
-    hosts, caps = totals[:, capped].reshape(-1), np.tile(topology.injection_bytes_per_s[capped], 2)
-    times += [Fraction(chunks, cap) for chunks, cap in zip(hosts.tolist(), caps.tolist(), strict=True)]
-    return max(times, default=Fraction(0))
+    """Return T_B, seconds per byte of `size`: the sum over all steps of the slowest link's time, exact."""
+    total = Fraction(0)
+    for steps in schedule.phases:
+        loads = step_loads(topology, steps)
+        times = sum((load_time(topology, load) for load in loads), Fraction(0))
+        total += shard_fraction(schedule, steps) / steps.n_chunks * times
+    return total
 
 
 def node_bandwidth(topology: Topology) -> int:
-    """B: total egress bandwidth of a node, self-loops included, bytes/s; ScheduleError if nodes differ."""
-    totals = np.zeros((2, topology.n_nodes), dtype=np.int64)
-    np.add.at(totals[0], topology.tails, topology.bandwidths)
-    np.add.at(totals[1], topology.heads, topology.bandwidths)
+    """Return B, the egress bandwidth of a node and its self-loops, bytes/s; ScheduleError if nodes differ."""
+    ends = np.concatenate([topology.tails, topology.heads + topology.n_nodes])
+    totals = sums_of(2 * topology.n_nodes, ends, np.tile(topology.bandwidths, 2))
     if not totals.size or totals.min() != totals.max():
         raise ScheduleError(f"{topology.name}: nodes differ in bandwidth; T_B in M/B is for regular fabrics")
-    return int(totals[0, 0])
+    return int(totals[0])
 
 
 def algbw(topology: Topology, schedule: StepSchedule) -> Fraction:
-    """Asymptotic algorithmic bandwidth, bytes/s: size / time as latencies vanish."""
+    """Return the asymptotic algorithmic bandwidth, bytes/s: size / time without latencies."""
     time = bandwidth_time(topology, schedule)
     if not time:
         raise ScheduleError("the schedule sends nothing, so it has no throughput")

@@ -1,4 +1,4 @@
-"""Operations of switches in steps: which sends are one, and which links they cross."""
+"""In-network operations in steps: the sends that form one operation, and the links that it crosses."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from treadle.topologies.topology import Topology
 
 @dataclass(frozen=True)
 class SwitchOperation:
-    """What a rank asks of a switch in a step, for some chunks of a shard.
+    """Operation of a switch that a rank initiates in a step, for some chunks of a shard.
 
     Parameters
     ----------
     kind : WayKind
         COPY or SUM.
     link : int
-        That all its sends share.
+        Link that all its sends share.
     others : frozenset of int
-        The other link of each send.
+        Other link of each send.
     sends, chunks : int
-        How many.
+        Numbers of sends and chunks.
     """
 
     kind: WayKind
@@ -39,7 +39,7 @@ class SwitchOperation:
 
 
 def operations_of(steps: Steps, step: int) -> Iterator[SwitchOperation]:
-    """The operations of a step."""
+    """Yield the operations of a step."""
     span = steps.span(step)
     numbers = span.start + np.flatnonzero(steps.way_kinds[steps.link[span]])
     ways = steps.link[numbers]
@@ -51,19 +51,19 @@ def operations_of(steps: Steps, step: int) -> Iterator[SwitchOperation]:
         found[kind, link, shard].append((other, low, high))
     for (kind, link, _), rows in found.items():
         for low, high in pairwise(sorted({bound for _, *ends in rows for bound in ends})):
-            there = [other for other, first, end in rows if first <= low and high <= end]
-            if there:
-                yield SwitchOperation(WayKind(kind), link, frozenset(there), len(there), high - low)
+            others = [other for other, first, end in rows if first <= low and high <= end]
+            if others:
+                yield SwitchOperation(WayKind(kind), link, frozenset(others), len(others), high - low)
 
 
 class StepCrossings:
-    """What operations of switches cross, against what their ways say.
+    """Loads of in-network operations in addition to those of the paths of their sends.
 
     Parameters
     ----------
     topology : Topology
     steps : Steps
-        Every rank is an end of some way, as in all that reach them.
+        Every rank must be an end of some path, as in all schedules that reach all ranks.
     """
 
     def __init__(self, topology: Topology, steps: Steps) -> None:
@@ -72,19 +72,19 @@ class StepCrossings:
         self._nodes = np.unique(np.concatenate([topology.tails[first], topology.heads[last]])).tolist()
         self._groups: dict[int, tuple[int, ...]] = {}
 
-    def beside(self, step: int) -> Int64Array:
-        """Chunks that cross each link beside those of the ways' sends, less than 0 where links are shared."""
+    def additional(self, step: int) -> Int64Array:
+        """Return chunks across each link in addition to the sends of a step, negative for shared links."""
         topology, found = self._topology, np.zeros(self._topology.n_links, dtype=np.int64)
         for one in operations_of(self._steps, step):
             found[one.link] -= (one.sends - 1) * one.chunks
             tail, head = int(topology.tails[one.link]), int(topology.heads[one.link])
             outward = one.kind is WayKind.COPY
-            asker, switch = (tail, head) if outward else (head, tail)
+            initiator, switch = (tail, head) if outward else (head, tail)
             if switch not in self._groups:
                 self._groups[switch] = members_at(self._lanes, switch, self._nodes)
             far = topology.heads if outward else topology.tails
             served = [int(far[link]) for link in one.others]
-            call = asker, switch, one.link
+            call = initiator, switch, one.link
             group = self._groups[switch]
             for link in unnamed_crossings(self._lanes, group, served, call, outward=outward):
                 found[link] += one.chunks

@@ -1,4 +1,4 @@
-"""What schedules of several groups at once cost on a fabric: their loads add up."""
+"""Throughput of concurrent groups on a fabric: their loads add up."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from treadle.topologies.topology import Topology
 
 
 def group_algbw(topology: Topology, schedule: GroupSchedule) -> Fraction:
-    """Asymptotic algbw of every group while all run at once, bytes/s.
+    """Return the asymptotic algbw of every group while all run concurrently, bytes/s.
 
     Each group moves M bytes, in units of M / R_g: link e carries the sum over groups of load_g(e) * M / R_g.
     Exact.

@@ -1,4 +1,4 @@
-"""Checks of the constructors of factored forests: types, shapes and ranges. The verifier checks meaning."""
+"""Checks of constructors of schedules: lengths, ranges and sums of arrays. The verifier checks meaning."""
 
 from __future__ import annotations
 
@@ -10,11 +10,6 @@ from treadle.errors import ScheduleError
 
 UNIT_LIMIT = 2**61
 """Capacity units and unit trees are counted below this, so that sums of two fit int64."""
-
-COLUMN_AXES: dict[str, int] = dict.fromkeys(
-    ("out_links", "in_links", "out_first", "in_first", "out_offset", "in_offset"), 2
-)
-"""Axes of the columns of trees by formula: children and links."""
 
 
 def check_length(what: str, key: str, array: NDArray[Any], length: int) -> None:
