@@ -256,7 +256,7 @@ def test_a_schedule_of_others_is_simulated_on_the_fabric_that_is_named(text: Pat
 
 def test_where_a_plan_is_needed_a_schedule_of_others_is_called_one(text: Path) -> None:
     for call in (treadle.lower, treadle.repair, lambda plan: treadle.run(plan, "1K")):
-        with pytest.raises(FormatError, match=r"text for a runtime \(msccl-xml\), not a plan"):
+        with pytest.raises(FormatError, match=r"runtime file \(msccl-xml\), not a plan"):
             call(text)
 
 
@@ -294,7 +294,7 @@ def test_sizes_are_numbers_or_texts(given: Any, expected: list[int]) -> None:
 
 @pytest.mark.parametrize("given", [None, 1.5, True, [None], {"a": 1}, b"1K"])
 def test_what_is_no_size_is_refused(given: Any) -> None:
-    with pytest.raises(TreadleError, match=r"sizes: expected bytes, a text such as 64MB or 1K\.\.1G"):
+    with pytest.raises(TreadleError, match=r"sizes: expected bytes, a string such as 64MB or 1K\.\.1G"):
         as_sizes(given, "sizes")
 
 

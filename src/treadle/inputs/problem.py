@@ -1,4 +1,4 @@
-"""What is to be planned: a fabric and a collective on it, from values or from what a user typed."""
+"""Problems: a fabric and a collective on it, from values or from strings of the user."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ _SHORT_NAMES: Mapping[str, str] = MappingProxyType(
 @brief("collective", "topology")
 @dataclass(frozen=True)
 class Problem:
-    """A fabric and a collective on it that fit each other.
+    """A fabric and a collective on it that match.
 
     Parameters
     ----------
     topology : Topology
-        The fabric as used: absent nodes are taken out.
+        The fabric without absent nodes.
     collective : Collective
 
     Examples
@@ -53,10 +53,10 @@ class Problem:
 
 
 def model_of(topology: Topology, collective: Collective) -> str:
-    """What switches are assumed to do where an optimum depends on it; else "".
+    """Return the assumption about switches or forwarding on which an optimum depends; "" if there is none.
 
-    That is for an allreduce, and in groups wherever switches could copy or add: there they do not. In groups
-    of an all-to-all it is who passes data on.
+    An allreduce depends on in-network multicast and aggregation. So do collectives in groups, which do not
+    use them. An all-to-all in groups depends on the nodes that forward.
 
     Examples
     --------
@@ -85,27 +85,24 @@ def model_of(topology: Topology, collective: Collective) -> str:
 
 
 def exact_text(value: Fraction) -> str:
-    """An exact rational as JSON has it: ``1040/3``, with a denominator even where that is 1."""
+    """Return an exact rational for JSON: ``1040/3``, also with the denominator 1."""
     return f"{value.numerator}/{value.denominator}"
 
 
 def busbw_values(key: str, algbw: Fraction, collective: Collective) -> dict[str, object]:
-    """What JSON says of a throughput as nccl-tests scales it, under keys that begin with `key`."""
+    """Return the busbw of nccl-tests for JSON, under keys that begin with `key`."""
     scaled = algbw * busbw_factor(collective.kind, collective.group_size)
-    return {
-        f"{key}_bytes_per_s": float(scaled),
-        f"{key}_exact": f"{scaled.numerator}/{scaled.denominator}",
-    }
+    return {f"{key}_bytes_per_s": float(scaled), f"{key}_exact": exact_text(scaled)}
 
 
 def resolve_topology(topology: FabricLike, *, file_format: str | None = None) -> Topology:
-    """A fabric from whatever is taken as one (`as_fabric`); FormatError, TopologyError otherwise."""
+    """Return a fabric from any accepted value (`as_fabric`); FormatError or TopologyError otherwise."""
     found = as_fabric(topology)
     return found if isinstance(found, Topology) else parse(found, format=file_format)
 
 
 def resolve_kind(kind: CollectiveKind | str) -> CollectiveKind:
-    """The kind of that name, however it is spelt; FormatError for an unknown one.
+    """Return the kind of that name in any spelling; FormatError for an unknown one.
 
     Examples
     --------
@@ -122,43 +119,43 @@ def resolve_kind(kind: CollectiveKind | str) -> CollectiveKind:
 def pose(
     topology: FabricLike, collective: Collective | CollectiveKind | str, **options: Unpack[ProblemOptions]
 ) -> Problem:
-    """Bring a fabric and a collective together.
+    """Return the problem of a fabric and a collective.
 
     Parameters
     ----------
     topology : Topology, str, Path, networkx.Graph, plan or result
-        A value, a catalogue expression (``dgx_a100:2``), a file, a graph, or what has a fabric.
+        A value, a catalogue expression (``dgx_a100:2``), a file, a graph, or a value with a fabric.
     collective : Collective, CollectiveKind or str
-        A Collective is taken as it is, and all other parameters but `file_format` must then be left out.
+        With a Collective, all other parameters except `file_format` must be omitted.
     ranks : sequence of int, or str, optional
-        Places among the fabric's compute nodes from 0, or text: ``0-7,16-23`` or names and patterns
-        (``box0.*,box1.gpu3``). They are numbered in the order given, from 0: for the mesh, the root, weights
-        and demands, too. Nodes that one pattern matches keep the fabric's order. Default: all.
+        Indices among the fabric's compute nodes from 0, or a string: ``0-7,16-23`` or names and patterns
+        (``box0.*,box1.gpu3``). They are numbered from 0 in the order given, also for the mesh, the root,
+        weights and demands. Nodes that match a pattern keep the fabric's order. Default: all.
     forward : bool
-        Compute nodes outside `ranks` forward, with a mesh also ranks of other groups; otherwise they are
-        absent.
+        Whether compute nodes outside `ranks` forward, with a mesh also ranks of other groups; otherwise they
+        are absent.
     root : int or str, optional
-        Rank (an int) or node name of the root of broadcast and reduce; default rank 0. With a mesh: the place
-        within each group, or a node that has it in its own.
+        Rank (an int) or node name of the root of broadcast and reduce; default rank 0. With a mesh: the index
+        in each group, or a node with that index in its group.
     weights : sequence of int, optional
         Relative shard size of each rank.
     file_format : str, optional
         Format of the file that `topology` names.
     demands : Demands, Path or str, optional
-        What each rank has for each other in an all-to-all, or a CSV or JSON file of that.
+        Data of each rank for each other in an all-to-all, or a CSV or JSON file.
     without : str or sequence of str, optional
-        Links (``leaf3--spine2``) and nodes that failed, patterns, several with commas between
-        (`topologies.without_failures`). Ranks are counted in what is left.
+        Links (``leaf3--spine2``) and nodes that failed, patterns, several separated by commas
+        (`topologies.without_failures`). Ranks are numbered among the remaining nodes.
     mesh : Mesh or str, optional
-        Lays out the ranks: ``dp=16,tp=8``, or ``16,8`` with axes 0 and 1. The last axis is the fastest.
+        Mesh of the ranks: ``dp=16,tp=8``, or ``16,8`` with axes 0 and 1. The last axis is the fastest.
     axes : str or sequence of str, optional
-        With a mesh: the collective runs in all groups over these axes at once. Where they make one group
-        only, it is the plain collective of its ranks.
+        With a mesh: the collective runs concurrently in all groups over these axes. If they form only one
+        group, it is the plain collective of its ranks.
 
     Raises
     ------
     FormatError, TopologyError, ScheduleError
-        If either is malformed or they do not fit each other.
+        If either is malformed or they do not match.
 
     Examples
     --------
@@ -197,7 +194,7 @@ def pose(
 def pose_forwarding(
     topology: FabricLike, collective: Collective | CollectiveKind | str, options: ProblemOptions
 ) -> Problem:
-    """Pose a problem where all compute nodes forward."""
+    """Return a problem where all compute nodes forward."""
     if isinstance(collective, Collective):
         return pose(topology, replace(collective, ranks_forward=True))
     return pose(topology, collective, **ProblemOptions(**{**options, "forward": True}))
@@ -211,14 +208,14 @@ def _collective(
     groups: tuple[tuple[int, ...], ...] | None,
     options: ProblemOptions,
 ) -> Collective:
-    """The value of what was asked for, over chosen nodes and perhaps in groups of their places."""
+    """Return the collective of the given options over some nodes, possibly in groups of their indices."""
     if groups is not None and len(groups) == 1:  # in the order that the axes give it
         chosen, groups = tuple(chosen[place] for place in groups[0]), None
     weights, typed = options.get("weights"), options.get("demands")
     demands = read_demands(typed) if isinstance(typed, Path | str) else typed
     if groups is not None and kind is CollectiveKind.ALLTOALL:
         if demands is not None:
-            raise ScheduleError("a mesh says who has something for whom, and so do demands; give one of them")
+            raise ScheduleError("mesh and demands: both define the data of an all-to-all; give one of them")
         demands, groups = block_demands(len(chosen), groups), None
     return Collective(
         kind,
@@ -233,10 +230,7 @@ def _collective(
 
 
 def select_ranks(topology: Topology, ranks: Sequence[int] | str) -> list[int]:
-    """Return the positions among the compute nodes, in the order given.
-
-    TopologyError for a rank that does not exist or is named twice.
-    """
+    """Return indices of compute nodes, in the order given; TopologyError for unknown or repeated ranks."""
     names = [topology.node_names[int(node)] for node in topology.compute_nodes]
     places = _typed_places(topology, names, ranks) if isinstance(ranks, str) else [int(r) for r in ranks]
     seen: set[int] = set()
