@@ -112,7 +112,7 @@ def test_rounds_of_routes() -> None:
     assert routes_in(rounds, "x") == routes()
     assert routes_in(routes(), "x") == routes()
     assert said(lambda: routes_in(3, "mine")) == (
-        "the plan (mine) has no routes; expected one of treadle solve FABRIC alltoall --algorithm routes"
+        "the plan (mine) has no routes; use treadle solve FABRIC alltoall --algorithm routes"
     )
 
 

@@ -76,17 +76,16 @@ def _json_rows(text: str, source: str) -> list[list[int]]:
     for number, row in enumerate(value, 1):
         for column, cell in enumerate(row, 1):
             if type(cell) is not int or not 0 <= cell <= MAX_DEMAND:
-                raise _bad_cell(number, column, _shown(cell), source)
+                raise _bad_cell(number, column, _format_value(cell), source)
     return value
 
 
-def _shown(cell: object) -> str:
-    """Return a JSON value as a string; for containers their type, since they may be large."""
-    if isinstance(cell, int) and not isinstance(cell, bool):
-        return str(cell) if abs(cell) < 10**40 else "a huge integer"
+def _format_value(cell: object) -> str:
+    """Return a JSON value as a string; large ones by their type."""
     if isinstance(cell, list | dict):
         return "a list" if isinstance(cell, list) else "an object"
-    return json.dumps(cell, ensure_ascii=False)
+    is_huge = type(cell) is int and abs(cell) >= 10**40
+    return "a huge integer" if is_huge else json.dumps(cell, ensure_ascii=False)
 
 
 def _bad_cell(row: int, column: int, found: str, source: str) -> FormatError:

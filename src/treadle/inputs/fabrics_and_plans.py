@@ -98,20 +98,16 @@ def as_sizes(value: Any, place: str, *, least: int = 1) -> list[int]:
     """Return sizes in bytes from numbers of bytes, strings with a unit, ranges, or several of these."""
     from treadle.runtime.measured_sizes import parse_sizes
 
-    expected = "bytes, a string such as 64MB or 1K..1G, or a sequence of these"
-    if isinstance(value, str | int | np.integer) and not isinstance(value, bool):
-        sizes = parse_sizes(value) if isinstance(value, str) else [int(value)]
+    is_single = isinstance(value, str | bytes | dict) or not isinstance(value, Iterable)
+    found: list[int] = []
+    for size in [value] if is_single else value:
+        if not isinstance(size, str | int | np.integer) or isinstance(size, bool):
+            raise unexpected(place, "bytes, a string such as 64MB or 1K..1G, or a sequence of these", size)
+        sizes = parse_sizes(size) if isinstance(size, str) else [int(size)]
         if min(sizes) < least:
             raise FormatError(f"{place}: expected at least {counted(least, 'byte')}, found {min(sizes)}")
-        return sizes
-    if not isinstance(value, Iterable) or isinstance(value, bytes | dict):
-        raise unexpected(place, expected, value)
-    sizes = []
-    for size in value:
-        if not isinstance(size, str | int | np.integer) or isinstance(size, bool):
-            raise unexpected(place, expected, size)
-        sizes += as_sizes(size, place, least=least)
-    return sizes
+        found += sizes
+    return found
 
 
 def as_size(value: Any, place: str) -> int | None:

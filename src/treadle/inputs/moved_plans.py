@@ -74,7 +74,13 @@ def _judged(
     report = None
     try:
         has_ranks = _add_absent_ranks(plan, fabric, found)
-        _add_lost_links(plan, entry, fabric, found)
+        found.add_all(
+            ViolationKind.MEMBERSHIP,
+            lost_links(entry.schedule, plan.topology, fabric),
+            lambda link: (
+                f"the schedule uses link {plan.topology.link_name(link)}, which {fabric.name} does not have"
+            ),
+        )
         if has_ranks:
             collective = transfer_collective(plan.collective, plan.topology, fabric)
         if has_ranks and found.total:
@@ -116,18 +122,6 @@ def _add_absent_ranks(plan: Plan, fabric: Topology, found: Findings) -> bool:
         f"nodes, and none called {first_names(absent)}",
     )
     return False
-
-
-def _add_lost_links(plan: Plan, entry: PlanEntry, fabric: Topology, found: Findings) -> None:
-    """Add a violation for each link that the schedule uses and the fabric lacks."""
-    lost = lost_links(entry.schedule, plan.topology, fabric)
-    found.add_all(
-        ViolationKind.MEMBERSHIP,
-        lost,
-        lambda link: (
-            f"the schedule uses link {plan.topology.link_name(link)}, which {fabric.name} does not have"
-        ),
-    )
 
 
 def first_names(names: Sequence[str]) -> str:

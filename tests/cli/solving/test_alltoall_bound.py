@@ -103,7 +103,7 @@ BAD = [
     ("[[0,true],[1,0]]", "row 1, column 2: found 'true'"),
     ("[[0,1" + "0" * 50 + "],[1,0]]", "found 'a huge integer'"),
     ("[[0,[1]],[1,0]]", "found 'a list'"),
-    ('[[0,"' + "x" * 99 + '"],[1,0]]', "xxx...'; expected a whole number"),
+    ('[[0,"' + "x" * 99 + '"],[1,0]]', "xxx...'; expected an integer"),
     ("[[0,1.0],[1,0]]", "row 1, column 2"),
     ("[[0," + "9" * 5000 + "],[1,0]]", "expected"),
     ("[1,2]", "list of lists"),

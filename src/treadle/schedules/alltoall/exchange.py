@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -49,6 +50,8 @@ class ExchangeSchedule(FrozenArrays):
     <ExchangeSchedule: 2 ranks, 2 shards of 1 chunks, 1 steps, 2 sends>
     """
 
+    kind: ClassVar[CollectiveKind] = CollectiveKind.ALLTOALL
+
     sends: Steps
     targets: Int32Array
 
@@ -66,11 +69,6 @@ class ExchangeSchedule(FrozenArrays):
         check_range("exchange", "targets", self.targets, 0, self.n_ranks)
         for shard in np.flatnonzero(self.targets == self.sources)[:1]:
             raise ScheduleError(f"exchange: shard {shard} goes from rank {self.targets[shard]} to itself")
-
-    @property
-    def kind(self) -> CollectiveKind:
-        """All-to-all."""
-        return CollectiveKind.ALLTOALL
 
     @property
     def sources(self) -> Int32Array:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -35,6 +36,8 @@ class TimedRoutes(FrozenArrays):
         If shapes or ranges are wrong. `treadle.verification.routes.round_check` checks meaning.
     """
 
+    kind: ClassVar[CollectiveKind] = CollectiveKind.ALLTOALL
+
     routes: RouteSchedule
     round_offset: Int64Array
     path: Int32Array
@@ -43,11 +46,6 @@ class TimedRoutes(FrozenArrays):
         self._freeze("rounds")
         check_offsets("rounds", "round_offset", self.round_offset, self.n_rounds, len(self.path))
         check_range("rounds", "path", self.path, 0, self.routes.n_paths)
-
-    @property
-    def kind(self) -> CollectiveKind:
-        """All-to-all."""
-        return CollectiveKind.ALLTOALL
 
     @property
     def n_ranks(self) -> int:

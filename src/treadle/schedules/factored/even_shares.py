@@ -13,6 +13,9 @@ import numpy as np
 from treadle.arrays import BoolArray, Int32Array, Int64Array, offsets_of, positions_of
 from treadle.schedules.checks import UNIT_LIMIT
 
+Ends = tuple[Int64Array, Int64Array]
+"""A child, and a group with which it exchanges units."""
+
 
 @dataclass(frozen=True, eq=False)
 class EvenShares:
@@ -101,41 +104,20 @@ class EvenShares:
         turn: Int64Array = np.where(by_root, a, b) * 40503 % 65536 * wide // 65536 * (a != b)
         return turn
 
-    def received(
-        self, count: Int64Array, group: Int64Array, child: Int64Array, stop: Int64Array
+    def _exchanged(
+        self, ends: Ends, count: Int64Array, stop: Int64Array, most: Int64Array | int, *, sends: bool
     ) -> Int64Array:
-        """Return the units that a child has from the first `count` of a group over planes, up to `stop`."""
-        own, most = self._of[child], UNIT_LIMIT
-        return self._sum(count, self.index[child], group, own, stop, self._sides(group, own)[2], most)
+        """Return the units that a child sends to, or receives from, the first `count` children of a group.
 
-    def sent(
-        self,
-        root: Int64Array,
-        group: Int64Array,
-        count: Int64Array,
-        stop: Int64Array,
-        most: Int64Array | int = UNIT_LIMIT,
-    ) -> Int64Array:
-        """Return the units that a child sends to the first `count` of a group, up to C_s = `stop`.
-
-        At most `most` to each.
+        `ends` are the child and the group. Units are those over planes up to C_s = `stop`, at most `most` for
+        each of the `count` children.
         """
-        own = self._of[root]
-        return self._sum(count, self.index[root], own, group, stop, ~self._sides(own, group)[2], most)
-
-    def _sum(
-        self,
-        count: Int64Array,
-        one: Int64Array,
-        a: Int64Array,
-        b: Int64Array,
-        stop: Int64Array,
-        many_narrow: BoolArray,
-        most: Int64Array | int,
-    ) -> Int64Array:
-        """Sum over the first `count` of one group, with child number `one` of the other group."""
+        child, group = ends
+        one, own = self.index[child], self._of[child]
+        a, b = (own, group) if sends else (group, own)
+        narrow, wide, by_root = self._sides(a, b)
+        many_narrow = ~by_root if sends else by_root
         same = a == b
-        narrow, wide, _ = self._sides(a, b)
         each, rest = np.divmod(stop, np.maximum(wide - same, 1))
         # either the owners whose windows of `rest` positions hold v, or the window of one owner
         turn = self._turn(a, b)
@@ -160,7 +142,7 @@ class EvenShares:
         total = np.zeros((groups + 1, n, self.units.shape[2]), dtype=np.int64)
         for low in range(groups):  # group by group, in less memory
             mine = a[low : low + 1]
-            upto = self.received(self.sizes[mine], mine, y, stop[low : low + 1])
+            upto = self._exchanged((y, mine), self.sizes[mine], stop[low : low + 1], UNIT_LIMIT, sends=False)
             total[low + 1] = total[low] + np.diff(upto[0], axis=1)
         return total
 
@@ -172,16 +154,20 @@ class EvenShares:
         total = np.zeros((n, self.units.shape[2]), dtype=np.int64)
         for b in range(groups):
             mine = np.full_like(x, b)
-            total += np.diff(self.sent(x, mine, self.sizes[mine], self._stop[self.group, b]), axis=1)
+            stop = self._stop[self.group, b]
+            total += np.diff(
+                self._exchanged((x, mine), self.sizes[mine], stop, UNIT_LIMIT, sends=True), axis=1
+            )
         return total
 
     def entered_before(self, root: Int64Array, child: Int64Array, plane: Int64Array) -> Int64Array:
         """Return the units that enter y over a plane from children whose positions are before that of x."""
         a, b = self._of[root], self._of[child]
-        upto, before = self._stop[a, b, plane + 1], self._stop[a, b, plane]
-        count = self.index[root]
-        found: Int64Array = self.entered[a, child, plane] + self.received(count, a, child, upto)
-        return found - self.received(count, a, child, before)
+        found: Int64Array = self.entered[a, child, plane].copy()
+        for sign, s in ((1, plane + 1), (-1, plane)):
+            stop = self._stop[a, b, s]
+            found += sign * self._exchanged((child, a), self.index[root], stop, UNIT_LIMIT, sends=False)
+        return found
 
     def sent_nearer(
         self, root: Int64Array, child: Int64Array, plane: Int64Array, low: Int64Array, high: Int64Array
@@ -199,6 +185,7 @@ class EvenShares:
             for sign, s in ((1, plane + 1), (-1, plane)):
                 stop = self._stop[self._of[root], b, s]
                 for times, count in counts:
-                    total += sign * times * self.sent(root, group, count, stop, high)
-                    total -= sign * times * self.sent(root, group, count, stop, low)
+                    for side, most in ((1, high), (-1, low)):
+                        sent = self._exchanged((root, group), count, stop, most, sends=True)
+                        total += sign * times * side * sent
         return total

@@ -8,8 +8,6 @@ not to trees times ranks.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from treadle.arrays import Int64Array, positions_of
@@ -25,6 +23,7 @@ from treadle.schedules.factored.piece_trees import (
     ragged,
     unit_trees,
 )
+from treadle.schedules.trees.forest import RoleEdges
 
 _MAX_UNITS = 2**27
 """Largest number of unit trees that are looked at one by one."""
@@ -33,19 +32,8 @@ LinkUnits = tuple[Int64Array, Int64Array]
 """Links of the fabric, and a capacity unit of each."""
 
 
-@dataclass(frozen=True, eq=False)
-class UnitEdges:
-    """Tree edges at one rank, as `treadle.schedules.trees.forest.RoleEdges`, but without their depths."""
-
-    root: Int64Array
-    unit: Int64Array
-    units: Int64Array
-    peer: Int64Array
-    path: Int64Array
-
-
-def grouped(parts: list[Int64Array]) -> UnitEdges:
-    """Sort edges, and merge those of consecutive unit trees that are equal.
+def grouped(parts: list[Int64Array]) -> RoleEdges:
+    """Sort edges, and merge those of consecutive unit trees that are equal; depths are 0.
 
     Each part has the rows root, unit, peer and path, with a column for each edge of a single unit tree.
     """
@@ -58,7 +46,7 @@ def grouped(parts: list[Int64Array]) -> UnitEdges:
     units = np.diff(np.append(first, len(root)))
     order = np.lexsort((peer[first], unit[first], root[first]))
     first = first[order]
-    return UnitEdges(root[first], unit[first], units[order], peer[first], path[first])
+    return RoleEdges(root[first], unit[first], units[order], peer[first], path[first], np.zeros_like(first))
 
 
 class _Surrounding:

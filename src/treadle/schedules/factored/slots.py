@@ -12,7 +12,7 @@ import numpy as np
 
 from treadle.arrays import Int64Array, offsets_of
 from treadle.schedules.factored.expansion import Expansion
-from treadle.schedules.factored.factored_roles import RankView, UnitEdges, grouped
+from treadle.schedules.factored.factored_roles import RankView, grouped
 from treadle.schedules.factored.layers import Layer
 from treadle.schedules.factored.piece_trees import ragged, unit_trees
 from treadle.schedules.trees.forest import RoleEdges, Roles
@@ -81,13 +81,13 @@ def _widths(layer: Layer) -> Int64Array:
     return width
 
 
-def _by_unit(edges: UnitEdges, base: Int64Array) -> tuple[Int64Array, Int64Array]:
+def _by_unit(edges: RoleEdges, base: Int64Array) -> tuple[Int64Array, Int64Array]:
     """Return the run of each unit tree of each run, and its number among all unit trees."""
     run = np.repeat(np.arange(len(edges.root)), edges.units)
     return run, ragged(base[edges.root] + edges.unit, edges.units)
 
 
-def _cut_runs(edges: UnitEdges, run: Int64Array, slots: Int64Array) -> RoleEdges:
+def _cut_runs(edges: RoleEdges, run: Int64Array, slots: Int64Array) -> RoleEdges:
     """Cut runs where the slots of their unit trees change; `run` and `slots` are by unit tree."""
     is_new = np.ones(len(run), dtype=bool)
     is_new[1:] = (run[1:] != run[:-1]) | (slots[1:] != slots[:-1])

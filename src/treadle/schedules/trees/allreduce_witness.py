@@ -10,6 +10,7 @@ from math import lcm
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from treadle.arrays import BoolArray, mask_of
 from treadle.brief import brief
@@ -140,14 +141,20 @@ class CutCombinationWitness:
                 raise ScheduleError("cut combination: prices must not be negative")
             price[link] = max(price[link], int(given * scale))
         groups = [group for group in asked_groups(topology, collective) if len(group.members) > 2]
-        by_itself = topology.turns_round.copy()
+        ranks, by_itself = frozenset(collective.ranks), topology.turns_round.copy()
         if not self.prices:
             by_itself[[group.switch for group in groups]] = True
         for weighted, values, leaving, branches in (
             (self.broadcast_cuts, self.broadcast_potentials, True, topology.multicast & by_itself),
             (self.reduce_cuts, self.reduce_potentials, False, topology.aggregation & by_itself),
         ):
-            potential = _potentials(topology, collective, values, branches, scale)
+            potential = np.zeros(topology.n_nodes, dtype=object)
+            for node, height in values:
+                if not 0 <= node < topology.n_nodes or node in ranks or branches[node]:
+                    raise ScheduleError(
+                        f"cut combination: node {node} must not have a potential, it can branch"
+                    )
+                potential[node] = int(height * scale)
             value = potential[topology.heads] - potential[topology.tails]
             for nodes, multiplier in weighted:
                 inside = _cut(topology, collective, nodes, multiplier)
@@ -166,11 +173,7 @@ class CutCombinationWitness:
         return Fraction(int(volume), int(covered))
 
     def _check_operations(
-        self,
-        topology: Topology,
-        groups: Sequence[AskedGroup],
-        price: np.ndarray[tuple[int, ...], np.dtype[np.object_]],
-        scale: int,
+        self, topology: Topology, groups: Sequence[AskedGroup], price: NDArray[np.object_], scale: int
     ) -> None:
         """Raise ScheduleError if the value of an operation exceeds the prices of its links."""
         for switch, members, up, down in groups:
@@ -260,22 +263,6 @@ def _cut(
     if all(inside[node] for node in collective.ranks):
         raise ScheduleError("a cut contains every rank, so nothing has to cross it")
     return inside
-
-
-def _potentials(
-    topology: Topology,
-    collective: Collective,
-    values: Iterable[Potential],
-    branches: BoolArray,
-    scale: int,
-) -> np.ndarray[tuple[int, ...], np.dtype[np.object_]]:
-    potential = np.zeros(topology.n_nodes, dtype=object)
-    ranks = frozenset(collective.ranks)
-    for node, value in values:
-        if not 0 <= node < topology.n_nodes or node in ranks or branches[node]:
-            raise ScheduleError(f"cut combination: node {node} must not have a potential, it can branch")
-        potential[node] = int(value * scale)
-    return potential
 
 
 def _entries(value: object, name: str, weight: str) -> tuple[tuple[Any, Fraction], ...]:
