@@ -188,7 +188,34 @@ def pose(
     if len(chosen) < 2:
         raise ScheduleError(f"{fabric.name}: {kind} needs at least 2 ranks, found {len(chosen)}")
     groups = groups_of(options.get("mesh"), options.get("axes"), len(chosen), fabric.name)
-    return Problem(fabric, _collective(fabric, kind, tuple(chosen), forwarders, groups, options))
+    if groups is not None and len(groups) == 1:  # in the order that the axes give it
+        chosen, groups = [chosen[place] for place in groups[0]], None
+    weights, demands = options.get("weights"), options.get("demands")
+    demands = read_demands(demands) if isinstance(demands, Path | str) else demands
+    if groups is not None and kind is CollectiveKind.ALLTOALL:
+        if demands is not None:
+            raise ScheduleError("mesh and demands: both define the data of an all-to-all; give one of them")
+        demands, groups = block_demands(len(chosen), groups), None
+    root = options.get("root")
+    if isinstance(root, str) and not root.isdecimal():
+        node = fabric.node_index(root)
+        if node not in chosen:
+            raise ScheduleError(f"root {root!r} is not among the ranks")
+        root = chosen.index(node)
+        root = next(group.index(root) for group in groups or [range(len(chosen))] if root in group)
+    elif root is None and kind.is_rooted:
+        root = 0
+    value = Collective(
+        kind,
+        tuple(chosen),
+        root=None if root is None else int(root),
+        weights=None if weights is None else tuple(weights),
+        forwarders=forwarders,
+        demands=demands,
+        groups=groups,
+        ranks_forward=groups is not None and forward,
+    )
+    return Problem(fabric, value)
 
 
 def pose_forwarding(
@@ -200,81 +227,33 @@ def pose_forwarding(
     return pose(topology, collective, **ProblemOptions(**{**options, "forward": True}))
 
 
-def _collective(
-    fabric: Topology,
-    kind: CollectiveKind,
-    chosen: tuple[int, ...],
-    forwarders: tuple[int, ...],
-    groups: tuple[tuple[int, ...], ...] | None,
-    options: ProblemOptions,
-) -> Collective:
-    """Return the collective of the given options over some nodes, possibly in groups of their indices."""
-    if groups is not None and len(groups) == 1:  # in the order that the axes give it
-        chosen, groups = tuple(chosen[place] for place in groups[0]), None
-    weights, typed = options.get("weights"), options.get("demands")
-    demands = read_demands(typed) if isinstance(typed, Path | str) else typed
-    if groups is not None and kind is CollectiveKind.ALLTOALL:
-        if demands is not None:
-            raise ScheduleError("mesh and demands: both define the data of an all-to-all; give one of them")
-        demands, groups = block_demands(len(chosen), groups), None
-    return Collective(
-        kind,
-        chosen,
-        root=_root_rank(fabric, kind, chosen, groups, options.get("root")),
-        weights=None if weights is None else tuple(weights),
-        forwarders=forwarders,
-        demands=demands,
-        groups=groups,
-        ranks_forward=groups is not None and options.get("forward", False),
-    )
-
-
 def select_ranks(topology: Topology, ranks: Sequence[int] | str) -> list[int]:
     """Return indices of compute nodes, in the order given; TopologyError for unknown or repeated ranks."""
     names = [topology.node_names[int(node)] for node in topology.compute_nodes]
-    places = _typed_places(topology, names, ranks) if isinstance(ranks, str) else [int(r) for r in ranks]
+    if not isinstance(ranks, str):
+        indices = list(map(int, ranks))
+    else:
+        indices = [index for part in ranks.split(",") for index in _matching(topology, names, part.strip())]
     seen: set[int] = set()
-    for place in places:
-        if not 0 <= place < len(names):
-            raise TopologyError(f"rank {place}: {topology.name} has ranks 0 to {len(names) - 1}")
-        if place in seen:
-            raise TopologyError(f"rank {place} ({names[place]}) is chosen twice")
-        seen.add(place)
-    return places
+    for index in indices:
+        if not 0 <= index < len(names):
+            raise TopologyError(f"rank {index}: {topology.name} has ranks 0 to {len(names) - 1}")
+        if index in seen:
+            raise TopologyError(f"rank {index} ({names[index]}) is chosen twice")
+        seen.add(index)
+    return indices
 
 
-def _typed_places(topology: Topology, names: Sequence[str], text: str) -> list[int]:
-    places: list[int] = []
-    for part in (part.strip() for part in text.split(",")):
-        span = _RANGE.fullmatch(part)
-        if span is not None:
-            low, high = int(span[1]), int(span[2] or span[1])
-            if low > high or high >= len(names):
-                raise TopologyError(
-                    f"ranks {part!r}: expected a rising range within 0 to {len(names) - 1} of {topology.name}"
-                )
-            places += range(low, high + 1)
-            continue
-        found = [place for place, name in enumerate(names) if part and fnmatchcase(name, part)]
-        if not found:
-            raise TopologyError(f"ranks {part[:60]!r}: no compute node of {topology.name} has that name")
-        places += found
-    return places
-
-
-def _root_rank(
-    topology: Topology,
-    kind: CollectiveKind,
-    chosen: Sequence[int],
-    groups: tuple[tuple[int, ...], ...] | None,
-    root: int | str | None,
-) -> int | None:
-    if root is None:
-        return 0 if kind.is_rooted else None
-    if isinstance(root, str) and not root.isdecimal():
-        node = topology.node_index(root)
-        if node not in chosen:
-            raise ScheduleError(f"root {root!r} is not among the ranks")
-        rank = list(chosen).index(node)
-        return rank if groups is None else next(group.index(rank) for group in groups if rank in group)
-    return int(root)
+def _matching(topology: Topology, names: Sequence[str], part: str) -> Sequence[int]:
+    """Return the indices of a range, or of the nodes that match a pattern."""
+    if span := _RANGE.fullmatch(part):
+        low, high = int(span[1]), int(span[2] or span[1])
+        if low > high or high >= len(names):
+            raise TopologyError(
+                f"ranks {part!r}: expected a rising range within 0 to {len(names) - 1} of {topology.name}"
+            )
+        return range(low, high + 1)
+    found = [index for index, name in enumerate(names) if part and fnmatchcase(name, part)]
+    if not found:
+        raise TopologyError(f"ranks {part[:60]!r}: no compute node of {topology.name} has that name")
+    return found

@@ -30,21 +30,6 @@ def misfit(what: str) -> ScheduleError:
     return ScheduleError(f"factored forest: {what}; treadle verify says what is wrong")
 
 
-class _Units:
-    """State of the expansion of some unit trees: the tree of each subproblem that each of them uses.
-
-    Arrays of shape (b, p): root child and unit within the subproblem; the entrance row that leads there and
-    the offset in it, or -1 where the tree is native. Shape (b, N): parents and path codes.
-    """
-
-    def __init__(self, index: LayerIndex, n_trees: int) -> None:
-        self.child, self.unit, self.skip = np.zeros((3, n_trees, index.layer.n_pieces), dtype=np.int64)
-        self.entry = np.full_like(self.child, -1)
-        self.parent = np.full((n_trees, len(index.piece_of_rank)), -1, dtype=np.int32)
-        self.code = np.full(self.parent.shape, -1, dtype=np.int64)
-        self.run = np.full(n_trees, UNIT_LIMIT, dtype=np.int64)
-
-
 _Segment = tuple[Int64Array, Int64Array, Int64Array, Int64Array]
 """Parts of paths: the path, the position along it, the length, and the slots of all of them."""
 
@@ -159,41 +144,51 @@ class LayerExpansion:
 
     def expand(self, roots: Int64Array, units: Int64Array) -> tuple[Int32Array, Int64Array, Int64Array]:
         """Return parents and path codes of unit trees, shape (b, N), and how many from each on are equal."""
-        state = _Units(self.index, len(roots))
-        self._start(state, roots, units)
+        state = _Units(self, roots, units)
         for kind, pieces in self._by_kind:
-            self._expand_pieces(state, kind, pieces)
+            state.expand(kind, pieces)
         return state.parent, state.code, state.run
 
-    def _start(self, state: _Units, roots: Int64Array, units: Int64Array) -> None:
-        """Climb from the roots to the outermost subproblem."""
-        index, layer = self.index, self.index.layer
+
+class _Units:
+    """State of the expansion of some unit trees: the tree of each subproblem that each of them uses.
+
+    Arrays of shape (b, p): root child and unit within the subproblem; the entrance row that leads there and
+    the offset in it, or -1 where the tree is native. Shape (b, N): parents and path codes.
+    """
+
+    def __init__(self, expansion: LayerExpansion, roots: Int64Array, units: Int64Array) -> None:
+        self._codes, self._index = expansion.codes, expansion.index
+        index, layer = expansion.index, expansion.index.layer
+        self._child, self._unit, self._skip = np.zeros((3, len(roots), layer.n_pieces), dtype=np.int64)
+        self._entry = np.full_like(self._child, -1)
+        self.parent = np.full((len(roots), len(index.piece_of_rank)), -1, dtype=np.int32)
+        self.code = np.full(self.parent.shape, -1, dtype=np.int64)
+        # climb from the roots to the outermost subproblem
         piece, child = index.piece_of_rank[roots], index.child_of_rank[roots]
         unit, tree = units.copy(), np.arange(len(roots))
-        state.run = index.native[index.child_base[layer.kind[piece]] + child] - units
-        if np.any(state.run < 1):
+        self.run: Int64Array = index.native[index.child_base[layer.kind[piece]] + child] - units
+        if np.any(self.run < 1):
             raise ScheduleError("factored forest: the root has no such unit tree")
-        while True:
-            state.child[tree, piece] = child
-            state.unit[tree, piece] = unit
+        while len(tree):
+            self._child[tree, piece] = child
+            self._unit[tree, piece] = unit
             inner = np.flatnonzero(piece > 0)
-            if not len(inner):
-                return
             tree, piece, child, unit = tree[inner], piece[inner], child[inner], unit[inner]
             base = index.child_base[layer.kind[piece]]
             unit = unit + index.native_before[base + child] - index.native_before[base]
             child, piece = index.child_of_piece[piece], layer.outer[piece].astype(np.int64)
 
-    def _expand_pieces(self, state: _Units, kind: int, pieces: Int64Array) -> None:
+    def expand(self, kind: int, pieces: Int64Array) -> None:
         """Expand the trees of equal subproblems of one level, and enter the subproblems inside."""
-        layer, index = self.index.layer, self.index
+        layer, index = self._index.layer, self._index
         trees = layer.pieces[kind].trees
-        n_trees, n = len(state.run), layer.pieces[kind].n_children
-        roots, units = state.child[:, pieces].ravel(), state.unit[:, pieces].ravel()
+        n_trees, n = len(self.run), layer.pieces[kind].n_children
+        roots, units = self._child[:, pieces].ravel(), self._unit[:, pieces].ravel()
         rows = trees.rows(roots, units)
-        state.run = np.minimum(state.run, rows.run.reshape(n_trees, -1).min(axis=1))
+        self.run = np.minimum(self.run, rows.run.reshape(n_trees, -1).min(axis=1))
         member = layer.children[layer.child_offset[pieces][:, None] + np.arange(n)].astype(np.int64)
-        self._enter_roots(state, pieces, roots, member)
+        self._enter_roots(pieces, roots, member)
         line, child = np.nonzero(rows.parent >= 0)
         if not len(line):
             return
@@ -203,62 +198,49 @@ class LayerExpansion:
         first_link, last_link = path_ends(trees, path)
         base = layer.link_offset[piece]
         source, target, unit = member[place, parent], member[place, child], rows.last[line, child]
-        exit_row = self._cross(state, index.exits, tree, source, base + first_link, rows.first[line, child])
-        entry_row = self._cross(state, index.entrances, tree, target, base + last_link, unit)
+        exit_row = self._cross(index.exits, tree, source, base + first_link, rows.first[line, child])
+        entry_row = self._cross(index.entrances, tree, target, base + last_link, unit)
         deep = np.flatnonzero(entry_row >= 0)  # the edges that enter subproblems
         skip = unit[deep] - index.entrances.first[entry_row[deep]]
-        self._enter(state, tree[deep], ~target[deep], entry_row[deep], skip)
+        self._enter(tree[deep], ~target[deep], entry_row[deep], skip)
         rank = _ranks(index.entrances, entry_row, target)
-        state.parent[tree, rank] = _ranks(index.exits, exit_row, source)
-        state.code[tree, rank] = self.codes.encode(piece, path, exit_row, entry_row)
+        self.parent[tree, rank] = _ranks(index.exits, exit_row, source)
+        self.code[tree, rank] = self._codes.encode(piece, path, exit_row, entry_row)
 
     def _cross(
-        self,
-        state: _Units,
-        borders: Borders,
-        tree: Int64Array,
-        child: Int64Array,
-        slot: Int64Array,
-        unit: Int64Array,
+        self, borders: Borders, tree: Int64Array, child: Int64Array, slot: Int64Array, unit: Int64Array
     ) -> Int64Array:
         """Return boundary rows of children that are subproblems (-1 for ranks), and shorten the runs."""
         found = np.full(len(child), -1, dtype=np.int64)
         deep = np.flatnonzero(child < 0)
-        if not len(deep):
-            return found
-        row = self.index.find_child_rows(borders, slot[deep], ~child[deep], unit[deep])
+        row = self._index.find_child_rows(borders, slot[deep], ~child[deep], unit[deep])
         for wrong in deep[row < 0][:1]:
-            link = self.index.layer.links[slot[wrong]]
+            link = self._index.layer.links[slot[wrong]]
             raise misfit(f"subproblem {~child[wrong]} has no crossing at unit {unit[wrong]}, link {link}")
-        np.minimum.at(state.run, tree[deep], borders.first[row] + borders.units[row] - unit[deep])
+        np.minimum.at(self.run, tree[deep], borders.first[row] + borders.units[row] - unit[deep])
         found[deep] = row
         return found
 
-    def _enter(
-        self, state: _Units, tree: Int64Array, piece: Int64Array, row: Int64Array, skip: Int64Array
-    ) -> None:
+    def _enter(self, tree: Int64Array, piece: Int64Array, row: Int64Array, skip: Int64Array) -> None:
         """Continue in subproblems that were entered at an entrance row."""
-        index, entrances = self.index, self.index.entrances
+        index, entrances = self._index, self._index.entrances
         pool, crossing = entrances.pool, entrances.row[row]
         child = pool.child[crossing]
         unit = pool.root_unit[crossing] + entrances.first[row] + skip - pool.first[crossing]
         native = index.native[index.child_base[index.layer.kind[piece]] + child]
         for wrong in piece[unit < native][:1]:
             raise misfit(f"an entrance of subproblem {wrong} leads to a native tree")
-        state.child[tree, piece] = child
-        state.unit[tree, piece] = unit
-        state.entry[tree, piece] = row
-        state.skip[tree, piece] = skip
+        at = tree, piece
+        self._child[at], self._unit[at], self._entry[at], self._skip[at] = child, unit, row, skip
 
-    def _enter_roots(self, state: _Units, pieces: Int64Array, roots: Int64Array, member: Int64Array) -> None:
+    def _enter_roots(self, pieces: Int64Array, roots: Int64Array, member: Int64Array) -> None:
         """Enter root children that are subproblems, in trees that come from outside."""
         tree, place = np.divmod(np.arange(len(roots)), len(pieces))
-        entry, child = state.entry[tree, pieces[place]], member[place, roots]
+        entry, child = self._entry[tree, pieces[place]], member[place, roots]
         deep = np.flatnonzero((child < 0) & (entry >= 0))
-        if len(deep):
-            entrances, row = self.index.entrances, entry[deep]
-            skip = entrances.skip[row] + state.skip[tree[deep], pieces[place[deep]]]
-            self._enter(state, tree[deep], ~child[deep], entrances.inner[row], skip)
+        entrances, row = self._index.entrances, entry[deep]
+        skip = entrances.skip[row] + self._skip[tree[deep], pieces[place[deep]]]
+        self._enter(tree[deep], ~child[deep], entrances.inner[row], skip)
 
 
 def _ranks(borders: Borders, rows: Int64Array, children: Int64Array) -> Int64Array:
@@ -361,26 +343,22 @@ class Expansion:
                 unit[active] += run
             for root, mine in zip(some.tolist(), groups, strict=True):
                 trees += [_tree(root, *group) for group in mine]
-        codes = _flat([tree.entry_path.astype(np.int64) for tree in trees])
+        none = [np.zeros(0, dtype=np.int64)]
+        codes = np.concatenate(none + [tree.entry_path for tree in trees])
         used, entry_path = np.unique(codes, return_inverse=True)
         path_offset, path_links = self.paths(used)
-        counts = _flat([np.diff(tree.entry_offset) for tree in trees])
         return Forest(
             direction=self._direction,
             root_multiplicity=self._multiplicity,
             tree_root=np.array([tree.root for tree in trees], dtype=np.int32),
             tree_multiplicity=np.array([tree.multiplicity for tree in trees], dtype=np.int64),
             parent=np.array([tree.parent for tree in trees], dtype=np.int32).reshape(len(trees), n),
-            entry_offset=offsets_of(counts),
+            entry_offset=offsets_of(np.concatenate(none + [np.diff(tree.entry_offset) for tree in trees])),
             entry_path=entry_path.astype(np.int32),
-            entry_units=_flat([tree.entry_units for tree in trees]),
+            entry_units=np.concatenate(none + [tree.entry_units for tree in trees]),
             path_offset=path_offset,
             path_links=path_links,
         )
-
-
-def _flat(columns: list[Int64Array]) -> Int64Array:
-    return np.concatenate([np.zeros(0, dtype=np.int64), *columns])
 
 
 _Group = tuple[Int32Array, list[Int64Array], list[int]]
@@ -402,13 +380,14 @@ def _tree(root: int, parent: Int32Array, runs: list[Int64Array], units: list[int
     is_new: BoolArray = codes >= 0
     is_new[:, 1:] &= codes[:, 1:] != codes[:, :-1]
     rank, row = np.nonzero(is_new)
-    stop = np.append(before[row[1:]], before[-1])[: len(row)]
-    is_last = np.append(rank[1:] != rank[:-1], True)[: len(row)]
+    # an entry ends where the next one of the rank begins, or with the last unit
+    goes_on = np.append(rank[1:] == rank[:-1], False)[: len(row)]
+    stop = np.where(goes_on, np.roll(before[row], -1), before[-1])
     return Tree(
         root=root,
         multiplicity=int(before[-1]),
         parent=parent,
         entry_offset=offsets_of(np.bincount(rank, minlength=len(codes))),
         entry_path=codes[rank, row],
-        entry_units=np.where(is_last, before[-1], stop) - before[row],
+        entry_units=stop - before[row],
     )

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 from msgspec import UNSET
-from numpy.typing import NDArray
+from msgspec.structs import asdict
 
 from treadle.errors import FormatError
 from treadle.schedules.alltoall.demands import Demands
@@ -154,19 +154,12 @@ def _collective(
         )
     if table.kind == CollectiveKind.ALLTOALL:
         budget.charge(pair_bytes(n_ranks))
-    demands = None
-    if table.demands is not UNSET:
-        demands = Demands(members.array(DEMANDS_MEMBER, np.int64, n_dimensions=2, most=n_ranks**2))
-    return Collective(
-        CollectiveKind(table.kind),
-        table.ranks,
-        root=table.root,
-        weights=table.weights,
-        forwarders=table.forwarders,
-        demands=demands,
-        groups=None if table.groups is UNSET else table.groups,
-        ranks_forward=table.ranks_forward or False,
-    )
+    fields = {key: value for key, value in asdict(table).items() if value is not UNSET}
+    fields["kind"] = CollectiveKind(table.kind)
+    if "demands" in fields:
+        matrix = members.array(DEMANDS_MEMBER, np.int64, n_dimensions=2, most=n_ranks**2)
+        fields["demands"] = Demands(matrix)
+    return Collective(**fields)
 
 
 def _check_lengths(
@@ -212,22 +205,17 @@ class _PartReader:
             return read_factored(self._members, number, self._manifest.factored[number].layers, direction)
         columns = self._columns(folder, number)
         if folder in ("steps", "routes"):
+            n_chunks = getattr(self._manifest, folder)[number].n_chunks
             columns |= optional_columns(self._members, self._manifest, folder, number)
-        if folder == "steps":
-            n_chunks = self._manifest.steps[number].n_chunks
-            return Steps(direction=direction, n_ranks=n_ranks, n_chunks=n_chunks, **columns)
-        if folder == "routes":
-            n_chunks = self._manifest.routes[number].n_chunks
-            return RouteSchedule(n_ranks=n_ranks, n_chunks=n_chunks, **columns)
+            columns |= {"n_ranks": n_ranks, "n_chunks": n_chunks}
+            return Steps(direction, **columns) if folder == "steps" else RouteSchedule(**columns)
         if folder == "groups":
             n_groups = self._collective.n_groups or 0
             return split_group_forests(columns, number, direction, n_groups=n_groups, group_size=group_size)
-        n_trees, n_entries = columns["tree_root"].size, columns["entry_offset"].size
-        if columns["parent"].shape != (n_trees, n_ranks) or n_entries != n_trees * n_ranks + 1:
-            raise FormatError(f"forest {number}: its columns do not fit {n_trees} trees of {n_ranks} ranks")
         return Forest(direction=direction, **columns)
 
-    def _columns(self, folder: str, number: int) -> dict[str, NDArray[Any]]:
+    def _columns(self, folder: str, number: int) -> dict[str, Any]:
+        """Read the columns of a part, with offsets in place of counts."""
         columns, counts = COLUMNS[folder]
         place = f"{folder}/{number}"
         found = {}
@@ -242,14 +230,8 @@ class _PartReader:
 
     def entry(self, table: EntryTable) -> PlanEntry:
         """Return an entry."""
-        return PlanEntry(
-            table.min_bytes,
-            table.max_bytes,
-            self._schedule(table),
-            algorithm=table.algorithm,
-            options=table.options,
-            pipelining=tuple(Pipelining(*cut) for cut in table.pipelining),
-        )
+        cuts, schedule = tuple(Pipelining(*cut) for cut in table.pipelining), self._schedule(table)
+        return PlanEntry(table.min_bytes, table.max_bytes, schedule, table.algorithm, table.options, cuts)
 
     def _schedule(self, table: EntryTable) -> Schedule:
         kind, parts = self._collective.kind, self._parts
