@@ -383,11 +383,5 @@ def _tree(root: int, parent: Int32Array, runs: list[Int64Array], units: list[int
     # an entry ends where the next one of the rank begins, or with the last unit
     goes_on = np.append(rank[1:] == rank[:-1], False)[: len(row)]
     stop = np.where(goes_on, np.roll(before[row], -1), before[-1])
-    return Tree(
-        root=root,
-        multiplicity=int(before[-1]),
-        parent=parent,
-        entry_offset=offsets_of(np.bincount(rank, minlength=len(codes))),
-        entry_path=codes[rank, row],
-        entry_units=stop - before[row],
-    )
+    offset = offsets_of(np.bincount(rank, minlength=len(codes)))
+    return Tree(root, int(before[-1]), parent, offset, codes[rank, row], stop - before[row])

@@ -46,23 +46,14 @@ def pool_of(tables: list[Crossings], *, inwards: bool) -> Pool:
         lengths.append(end - begin)
         ends.append(rows.path_links[end - 1 if inwards else begin])
         before += len(rows.path_links)
-    columns = [
-        _joined([getattr(rows, key) for rows in tables])
-        for key in ("link", "offset", "units", "child", "inner", "root_unit", "path_links")
-    ]
-    link, first, units, child, inner, root_unit, path_links = columns
+    keys = ("link", "units", "child", "inner", "root_unit", "path_links")
     return Pool(
         offset=offsets_of([len(rows.link) for rows in tables]),
-        link=link,
-        first=first,
-        units=units,
-        child=child,
-        inner=inner,
+        first=_joined([rows.offset for rows in tables]),
         inner_link=_joined(ends),
-        root_unit=root_unit,
         path_start=_joined(starts),
         path_length=_joined(lengths),
-        path_links=path_links,
+        **{key: _joined([getattr(rows, key) for rows in tables]) for key in keys},
     )
 
 

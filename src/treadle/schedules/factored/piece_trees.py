@@ -274,13 +274,8 @@ class TableTrees(FrozenArrays):
         row, skip = self.find(roots, units)
         parent = self.parent[row]
         step = np.where(parent >= 0, skip[:, None], 0)
-        return PieceRows(
-            parent=parent,
-            path=self.path[row].astype(np.int64),
-            first=self.first[row] + step,
-            last=self.last[row] + step,
-            run=self.units[row] - skip,
-        )
+        path, run = self.path[row].astype(np.int64), self.units[row] - skip
+        return PieceRows(parent, path, self.first[row] + step, self.last[row] + step, run)
 
     def edges_into(self, roots: Int64Array, units: Int64Array, child: int) -> EdgeColumns:
         """See `PieceTrees.edges_into`."""
@@ -456,18 +451,13 @@ class ColumnTrees(FrozenArrays):
         is_root = parent < 0
         child = np.arange(len(self.out_links))
         supplier = np.maximum(parent, 0)
-        source, first, room_out = holders(self.out_first, self.out_offset, supplier, exits)
-        sink, last, room_in = holders(self.in_first, self.in_offset, child, entries)
+        source, first, left_out = holders(self.out_first, self.out_offset, supplier, exits)
+        sink, last, left_in = holders(self.in_first, self.in_offset, child, entries)
         path = (supplier * self.out_links.shape[1] + source) * self.in_links.size
         path += child * self.in_links.shape[1] + sink
-        room = np.where(is_root, UNIT_LIMIT, np.minimum(room_out, room_in))
-        return PieceRows(
-            parent=parent.astype(np.int32),
-            path=np.where(is_root, -1, path),
-            first=np.where(is_root, -1, first),
-            last=np.where(is_root, -1, last),
-            run=np.minimum(room.min(axis=1), run),
-        )
+        left = np.where(is_root, UNIT_LIMIT, np.minimum(left_out, left_in)).min(axis=1)
+        path, first, last = (np.where(is_root, -1, column) for column in (path, first, last))
+        return PieceRows(parent.astype(np.int32), path, first, last, np.minimum(left, run))
 
     def edges_into(self, roots: Int64Array, units: Int64Array, child: Any) -> EdgeColumns:
         """See `PieceTrees.edges_into`."""

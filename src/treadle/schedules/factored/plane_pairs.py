@@ -112,9 +112,7 @@ class PairwisePlanes(FormulaTrees):
             if np.any(row < 0):
                 raise ScheduleError(f"{what}: the pairs of relays must be given")
             np.add.at(sent, row, more)
-        for units in self.pair_units.T:
-            sent -= units
-        if sent.any():
+        if np.any(sent != self.pair_units.sum(axis=1)):
             raise ScheduleError(f"{what}: rows of pair_units must sum to what children send each other")
 
     @property
@@ -207,12 +205,8 @@ class PairwisePlanes(FormulaTrees):
     @cached_property
     def _changes(self) -> Int64Array:
         """Units that the given pairs have beyond the formula, shape (planes, e)."""
-        changes: Int64Array = -self._even.shares(
-            self.pair_root.astype(np.int64), self.pair_child.astype(np.int64)
-        )
-        for change, units in zip(changes, self.pair_units.T, strict=True):
-            change += units
-        return changes
+        ends = self.pair_root.astype(np.int64), self.pair_child.astype(np.int64)
+        return self.pair_units.T - self._even.shares(*ends)
 
     @cached_property
     def exit_start(self) -> Int64Array:

@@ -93,9 +93,9 @@ class RelayPlanes(FormulaTrees):
     def parts(self) -> tuple[RelayTrees, ...]:
         """Trees of each plane; their capacity units are the egress and ingress units."""
         n, g = self.plane_units.shape[1], self.block
-        zero = np.zeros((n, 1), dtype=np.int64)
-        none = zero.astype(np.int32)
-        found = []
+        zero, offset = np.zeros(n, dtype=np.int64), np.zeros((n, 1), dtype=np.int64)
+        none = offset.astype(np.int32)
+        parts = []
         for plane, units in enumerate(self.plane_units):
             mine = self.relay_plane == plane
             rows = {key: getattr(self, key)[mine] for key in _ROWS[1:]}
@@ -104,20 +104,9 @@ class RelayPlanes(FormulaTrees):
             sent = units // g * (n - 1)
             np.subtract.at(sent, rows["relay_root"], rows["relay_count"])
             np.add.at(sent, rows["relay_child"], rows["relay_count"])
-            found.append(
-                RelayTrees(
-                    out_links=none,
-                    in_links=none,
-                    out_first=np.concatenate([zero, sent[:, None] * g], axis=1),
-                    in_first=np.concatenate([zero, (units.sum() - units)[:, None]], axis=1),
-                    out_offset=zero,
-                    in_offset=zero,
-                    native_units=units,
-                    block=g,
-                    **rows,
-                )
-            )
-        return tuple(found)
+            out, into = (np.stack([zero, total], axis=1) for total in (sent * g, units.sum() - units))
+            parts.append(RelayTrees(none, none, out, into, offset, offset, units, g, **rows))
+        return tuple(parts)
 
     @cached_property
     def exit_start(self) -> Int64Array:

@@ -71,7 +71,8 @@ class RelayTrees(FormulaTrees):
         self._check_columns(what, n)
         self._check_relays(what, n)
         self._check_totals(what, "in", self.native_units.sum() - self.native_units)
-        self._check_totals(what, "out", (self._own_deliveries + self._duties) * g)
+        relayed = sums_of(n, self.relay_child, self.relay_count)
+        self._check_totals(what, "out", (self._own_deliveries + relayed) * g)
 
     def _check_relays(self, what: str, n: int) -> None:
         for key, high in (("root", n), ("block", UNIT_LIMIT), ("child", n), ("count", n)):
@@ -147,11 +148,6 @@ class RelayTrees(FormulaTrees):
     def _own_deliveries(self) -> Int64Array:
         """Deliveries that each child's own blocks make, shape (n,)."""
         return self._blocks * (self.n_children - 1) - np.diff(self._given_by_row[self._root_row])
-
-    @cached_property
-    def _duties(self) -> Int64Array:
-        """Deliveries that each child makes as a relay, shape (n,)."""
-        return sums_of(self.n_children, self.relay_child, self.relay_count)
 
     @cached_property
     def _duty_start(self) -> Int64Array:

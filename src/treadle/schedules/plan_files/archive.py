@@ -277,11 +277,7 @@ def _write_columns(archive: zipfile.ZipFile, folder: str, parts: _Parts) -> None
 def _manifest(plan: Plan, digest: str, entries: tuple[EntryTable, ...], parts: _Parts) -> Manifest:
     collective = plan.collective
     table = CollectiveTable(
-        kind=collective.kind,
-        ranks=collective.ranks,
-        root=collective.root,
-        weights=collective.weights,
-        forwarders=collective.forwarders,
+        **{key: getattr(collective, key) for key in ("kind", "ranks", "root", "weights", "forwarders")},
         groups=collective.groups or UNSET,
         ranks_forward=collective.ranks_forward if collective.groups else UNSET,
         demands=UNSET if collective.demands is None else DEMANDS_MEMBER,

@@ -238,14 +238,8 @@ class Forest(FrozenArrays):
         for t in range(int(self._first_tree[root]), int(self._first_tree[root + 1])):
             offset = self.entry_offset[t * n : (t + 1) * n + 1]
             span = slice(int(offset[0]), int(offset[-1]))
-            yield Tree(
-                root=root,
-                multiplicity=int(self.tree_multiplicity[t]),
-                parent=self.parent[t],
-                entry_offset=offset - offset[0],
-                entry_path=self.entry_path[span],
-                entry_units=self.entry_units[span],
-            )
+            paths, units = self.entry_path[span], self.entry_units[span]
+            yield Tree(root, int(self.tree_multiplicity[t]), self.parent[t], offset - offset[0], paths, units)
 
     def path(self, number: int) -> Int32Array:
         """Return the link numbers of a path, in the order the data takes them."""
