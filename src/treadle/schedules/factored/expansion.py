@@ -1,4 +1,4 @@
-"""Factored forests written out: the trees of a root, any path, and the explicit form.
+"""Expansion of one component of a factored forest: parents and paths of its unit trees.
 
 A unit tree is expanded from the outermost subproblem inwards. In each subproblem that it enters, it is one of
 the subproblem's own trees, whose edges either end at ranks or enter children that are subproblems again.
@@ -6,7 +6,7 @@ the subproblem's own trees, whose edges either end at ranks or enter children th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -16,13 +16,7 @@ from treadle.schedules.checks import UNIT_LIMIT
 from treadle.schedules.factored.index import Borders, LayerIndex
 from treadle.schedules.factored.layers import Layer
 from treadle.schedules.factored.piece_trees import PieceTrees, ragged
-from treadle.schedules.trees.forest import Direction, Forest, Tree
-
-MAX_CELLS = 2**27
-"""Most parents (trees times ranks) of an explicit form."""
-
-_BATCH_CELLS = 2**20
-"""Trees times ranks that are expanded together."""
+from treadle.schedules.trees.forest import Tree
 
 
 def misfit(what: str) -> ScheduleError:
@@ -254,118 +248,11 @@ def path_ends(trees: PieceTrees, paths: Int64Array) -> tuple[Int64Array, Int64Ar
     return links[offsets[:-1]].astype(np.int64), links[offsets[1:] - 1].astype(np.int64)
 
 
-class Expansion:
-    """All components of a factored forest, ready for expansion."""
-
-    def __init__(
-        self, direction: Direction, root_multiplicity: Int64Array, layers: tuple[Layer, ...]
-    ) -> None:
-        self._direction = direction
-        self._multiplicity = root_multiplicity
-        self._layers = [LayerExpansion(layer) for layer in layers]
-        native = [layer.native_units() for layer in self._layers]
-        self._before = np.cumsum([np.zeros_like(root_multiplicity), *native], axis=0)
-        codes = [layer.codes.n_codes for layer in self._layers]
-        if sum(codes) >= UNIT_LIMIT:
-            raise ScheduleError("factored forest: the subproblems have 2**61 or more paths")
-        self._code_base = offsets_of(codes)
-
-    def _expand(self, roots: Int64Array, units: Int64Array) -> tuple[Int32Array, Int64Array, Int64Array]:
-        """Return parents, path numbers and runs of unit trees counted over all components."""
-        n = len(self._multiplicity)
-        parent = np.empty((len(roots), n), dtype=np.int32)
-        code = np.empty((len(roots), n), dtype=np.int64)
-        run = np.empty(len(roots), dtype=np.int64)
-        number = (self._before[1:, roots] <= units).sum(axis=0)
-        for i, layer in enumerate(self._layers):
-            mine = np.flatnonzero(number == i)
-            if len(mine):
-                local = units[mine] - self._before[i, roots[mine]]
-                parent[mine], code[mine], run[mine] = layer.expand(roots[mine], local)
-                code[mine] = np.where(code[mine] >= 0, code[mine] + self._code_base[i], -1)
-        return parent, code, run
-
-    def parts(self) -> Iterator[tuple[LayerExpansion, Int64Array, int]]:
-        """Yield every component, with the unit trees of each rank and the paths of the components before."""
-        for i, layer in enumerate(self._layers):
-            yield layer, self._before[i], int(self._code_base[i])
-
-    def trees(self, root: int) -> Iterator[Tree]:
-        """See `FactoredForest.trees`."""
-        roots, unit, total = np.array([root]), 0, int(self._multiplicity[root])
-        groups: list[_Group] = []
-        while unit < total:
-            parent, code, run = self._expand(roots, np.array([unit]))
-            _add(groups, parent[0], code[0], int(run[0]))
-            if len(groups) > 1:
-                yield _tree(root, *groups.pop(0))
-            unit += int(run[0])
-        for group in groups:
-            yield _tree(root, *group)
-
-    def path(self, number: int) -> Int32Array:
-        """See `FactoredForest.path`."""
-        if not 0 <= number < self._code_base[-1]:
-            raise ScheduleError(f"factored forest: path {number} of {self._code_base[-1]}")
-        return self.paths(np.array([number], dtype=np.int64))[1]
-
-    def paths(self, numbers: Int64Array) -> tuple[Int64Array, Int32Array]:
-        """Return offsets and links of paths, whose numbers rise."""
-        bounds = np.searchsorted(numbers, self._code_base)
-        lengths, links = [np.zeros(1, dtype=np.int64)], [np.zeros(0, dtype=np.int32)]
-        for i, layer in enumerate(self._layers):
-            local = numbers[bounds[i] : bounds[i + 1]] - self._code_base[i]
-            length, part = layer.codes.decode(local, backwards=self._direction is Direction.REDUCE)
-            lengths.append(length)
-            links.append(part)
-        return np.cumsum(np.concatenate(lengths)), np.concatenate(links).astype(np.int32)
-
-    def explicit(self, roots: Sequence[int]) -> Forest:
-        """See `treadle.schedules.factored.expand`; the roots rise."""
-        n = len(self._multiplicity)
-        if roots and not 0 <= roots[0] <= roots[-1] < n:
-            raise ScheduleError(f"factored forest: roots must be ranks from 0 to {n - 1}")
-        trees: list[Tree] = []
-        free = MAX_CELLS
-        batch = max(1, _BATCH_CELLS // max(n, 1))
-        for start in range(0, len(roots), batch):
-            some = np.array(roots[start : start + batch])
-            unit, groups = np.zeros(len(some), dtype=np.int64), list[list[_Group]]([] for _ in some)
-            while len(active := np.flatnonzero(unit < self._multiplicity[some])):
-                free -= len(active) * n
-                if free < 0:
-                    raise ScheduleError(
-                        f"factored forest: more than {MAX_CELLS} parents; expand single roots instead"
-                    )
-                parent, code, run = self._expand(some[active], unit[active])
-                for i, place in enumerate(active.tolist()):
-                    _add(groups[place], parent[i], code[i], int(run[i]))
-                unit[active] += run
-            for root, mine in zip(some.tolist(), groups, strict=True):
-                trees += [_tree(root, *group) for group in mine]
-        none = [np.zeros(0, dtype=np.int64)]
-        codes = np.concatenate(none + [tree.entry_path for tree in trees])
-        used, entry_path = np.unique(codes, return_inverse=True)
-        path_offset, path_links = self.paths(used)
-        return Forest(
-            direction=self._direction,
-            root_multiplicity=self._multiplicity,
-            tree_root=np.array([tree.root for tree in trees], dtype=np.int32),
-            tree_multiplicity=np.array([tree.multiplicity for tree in trees], dtype=np.int64),
-            parent=np.array([tree.parent for tree in trees], dtype=np.int32).reshape(len(trees), n),
-            entry_offset=offsets_of(np.concatenate(none + [np.diff(tree.entry_offset) for tree in trees])),
-            entry_path=entry_path.astype(np.int32),
-            entry_units=np.concatenate(none + [tree.entry_units for tree in trees]),
-            path_offset=path_offset,
-            path_links=path_links,
-        )
-
-
-_Group = tuple[Int32Array, list[Int64Array], list[int]]
+Group = tuple[Int32Array, list[Int64Array], list[int]]
 """Consecutive unit trees of a root with equal parents: the parents, and path codes and units of each run."""
 
 
-def _add(groups: list[_Group], parent: Int32Array, code: Int64Array, units: int) -> None:
+def add_trees(groups: list[Group], parent: Int32Array, code: Int64Array, units: int) -> None:
     """Append unit trees to the last group, or to a new one if their parents differ from its."""
     if not groups or not np.array_equal(groups[-1][0], parent):
         groups.append((parent, [], []))
@@ -373,7 +260,7 @@ def _add(groups: list[_Group], parent: Int32Array, code: Int64Array, units: int)
     groups[-1][2].append(units)
 
 
-def _tree(root: int, parent: Int32Array, runs: list[Int64Array], units: list[int]) -> Tree:
+def weighted_tree(root: int, parent: Int32Array, runs: list[Int64Array], units: list[int]) -> Tree:
     """Return the weighted tree of a group; consecutive units of an edge on the same path are one entry."""
     codes = np.stack(runs, axis=1)
     before = offsets_of(units)

@@ -19,14 +19,21 @@ from functools import cached_property
 
 import numpy as np
 
-from treadle.arrays import FrozenArrays, Int32Array, Int64Array
+from treadle.arrays import FrozenArrays, Int32Array, Int64Array, offsets_of
 from treadle.errors import ScheduleError
 from treadle.schedules.checks import UNIT_LIMIT, check_range, check_sum
-from treadle.schedules.factored.expansion import Expansion
+from treadle.schedules.factored.expansion import Group, LayerExpansion, add_trees, weighted_tree
+from treadle.schedules.factored.factored_roles import RankView
 from treadle.schedules.factored.layers import Layer
 from treadle.schedules.factored.piece_trees import CirculantTrees, TableTrees
 from treadle.schedules.factored.slots import roles_of
 from treadle.schedules.trees.forest import Direction, Forest, ForestSchedule, Roles, Tree, TreePhases
+
+MAX_CELLS = 2**27
+"""Most parents (trees times ranks) of an explicit form."""
+
+_BATCH_CELLS = 2**20
+"""Trees times ranks that are expanded together."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,8 +92,37 @@ class FactoredForest(FrozenArrays):
         return int(self.root_multiplicity.sum())
 
     @cached_property
-    def _expansion(self) -> Expansion:
-        return Expansion(self.direction, self.root_multiplicity, self.layers)
+    def _expansions(self) -> list[LayerExpansion]:
+        return list(map(LayerExpansion, self.layers))
+
+    @cached_property
+    def _before(self) -> Int64Array:
+        """Unit trees of each rank in the components before each one, shape (components + 1, N)."""
+        native = [layer.native_units() for layer in self._expansions]
+        before: Int64Array = np.cumsum([np.zeros_like(self.root_multiplicity), *native], axis=0)
+        return before
+
+    @cached_property
+    def _code_base(self) -> Int64Array:
+        """Paths of the components before each one, and their number."""
+        codes = [layer.codes.n_codes for layer in self._expansions]
+        if sum(codes) >= UNIT_LIMIT:
+            raise ScheduleError("factored forest: the subproblems have 2**61 or more paths")
+        return offsets_of(codes)
+
+    def _expand(self, roots: Int64Array, units: Int64Array) -> tuple[Int32Array, Int64Array, Int64Array]:
+        """Return parents, path numbers and runs of unit trees counted over all components."""
+        parent = np.empty((len(roots), self.n_ranks), dtype=np.int32)
+        code = np.empty(parent.shape, dtype=np.int64)
+        run = np.empty(len(roots), dtype=np.int64)
+        number = (self._before[1:, roots] <= units).sum(axis=0)
+        for i, layer in enumerate(self._expansions):
+            mine = np.flatnonzero(number == i)
+            if len(mine):
+                local = units[mine] - self._before[i, roots[mine]]
+                parent[mine], code[mine], run[mine] = layer.expand(roots[mine], local)
+                code[mine] = np.where(code[mine] >= 0, code[mine] + self._code_base[i], -1)
+        return parent, code, run
 
     def trees(self, root: int) -> Iterator[Tree]:
         """Yield the weighted trees rooted at rank `root`, in order of units; `path` explains path numbers.
@@ -96,15 +132,33 @@ class FactoredForest(FrozenArrays):
         ScheduleError
             If the subproblems do not fit together (`treadle.verification.schedules` reports where).
         """
-        return self._expansion.trees(root)
+        roots, unit, total = np.array([root]), 0, int(self.root_multiplicity[root])
+        groups: list[Group] = []
+        while unit < total:
+            parent, code, run = self._expand(roots, np.array([unit]))
+            add_trees(groups, parent[0], code[0], int(run[0]))
+            if len(groups) > 1:
+                yield weighted_tree(root, *groups.pop(0))
+            unit += int(run[0])
+        for group in groups:
+            yield weighted_tree(root, *group)
 
     def path(self, number: int) -> Int32Array:
         """Return the link numbers of a path, in the order the data takes them."""
-        return self._expansion.path(number)
+        if not 0 <= number < self._code_base[-1]:
+            raise ScheduleError(f"factored forest: path {number} of {self._code_base[-1]}")
+        return self.paths(np.array([number], dtype=np.int64))[1]
 
     def paths(self, numbers: Int64Array) -> tuple[Int64Array, Int32Array]:
         """Return offsets and links of paths, whose numbers rise, in the order the data takes them."""
-        return self._expansion.paths(numbers)
+        bounds = np.searchsorted(numbers, self._code_base)
+        lengths, links = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int32)]
+        for i, layer in enumerate(self._expansions):
+            local = numbers[bounds[i] : bounds[i + 1]] - self._code_base[i]
+            length, part = layer.codes.decode(local, backwards=self.direction is Direction.REDUCE)
+            lengths.append(length)
+            links.append(part)
+        return offsets_of(np.concatenate(lengths)), np.concatenate(links).astype(np.int32)
 
     @cached_property
     def grain(self) -> int:
@@ -135,7 +189,8 @@ class FactoredForest(FrozenArrays):
         """
         if not 0 <= rank < self.n_ranks:
             raise ScheduleError(f"factored forest: rank {rank}, expected 0 to {self.n_ranks - 1}")
-        return roles_of(self._expansion, self.root_multiplicity, rank)
+        parts = zip(self._expansions, self._before, self._code_base.tolist(), strict=False)
+        return roles_of([RankView(layer, rank, *before) for layer, *before in parts], self.root_multiplicity)
 
     def explicit(self) -> Forest:
         """Return the explicit form; ScheduleError for more than 2**27 parents (trees times ranks)."""
@@ -156,7 +211,43 @@ def expand(forest: FactoredForest, roots: Sequence[int]) -> Forest:
     ScheduleError
         If the subproblems do not fit together, or the trees have more than 2**27 parents in total.
     """
-    return forest._expansion.explicit(sorted(set(roots)))
+    n, roots = forest.n_ranks, sorted(set(roots))
+    if roots and not 0 <= roots[0] <= roots[-1] < n:
+        raise ScheduleError(f"factored forest: roots must be ranks from 0 to {n - 1}")
+    trees: list[Tree] = []
+    free = MAX_CELLS
+    batch = max(1, _BATCH_CELLS // max(n, 1))
+    for start in range(0, len(roots), batch):
+        some = np.array(roots[start : start + batch])
+        unit, groups = np.zeros(len(some), dtype=np.int64), list[list[Group]]([] for _ in some)
+        while len(active := np.flatnonzero(unit < forest.root_multiplicity[some])):
+            free -= len(active) * n
+            if free < 0:
+                raise ScheduleError(
+                    f"factored forest: more than {MAX_CELLS} parents; expand single roots instead"
+                )
+            parent, code, run = forest._expand(some[active], unit[active])
+            for i, place in enumerate(active.tolist()):
+                add_trees(groups[place], parent[i], code[i], int(run[i]))
+            unit[active] += run
+        for root, mine in zip(some.tolist(), groups, strict=True):
+            trees += [weighted_tree(root, *group) for group in mine]
+    none = [np.zeros(0, dtype=np.int64)]
+    codes = np.concatenate(none + [tree.entry_path for tree in trees])
+    used, entry_path = np.unique(codes, return_inverse=True)
+    path_offset, path_links = forest.paths(used)
+    return Forest(
+        direction=forest.direction,
+        root_multiplicity=forest.root_multiplicity,
+        tree_root=np.array([tree.root for tree in trees], dtype=np.int32),
+        tree_multiplicity=np.array([tree.multiplicity for tree in trees], dtype=np.int64),
+        parent=np.array([tree.parent for tree in trees], dtype=np.int32).reshape(len(trees), n),
+        entry_offset=offsets_of(np.concatenate(none + [np.diff(tree.entry_offset) for tree in trees])),
+        entry_path=entry_path.astype(np.int32),
+        entry_units=np.concatenate(none + [tree.entry_units for tree in trees]),
+        path_offset=path_offset,
+        path_links=path_links,
+    )
 
 
 @dataclass(frozen=True)

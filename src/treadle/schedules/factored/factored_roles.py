@@ -126,7 +126,7 @@ class RankView:
     def __init__(self, layer: LayerExpansion, rank: int, before: Int64Array, first_path: int) -> None:
         self._codes = layer.codes
         self._index = index = layer.index
-        self._rank = rank
+        self.rank = rank
         self.before = before
         self._first_path = first_path
         piece, child = int(index.piece_of_rank[rank]), int(index.child_of_rank[rank])
@@ -216,7 +216,7 @@ class RankView:
         inner = self.places[level - 1]
         borders = self._index.entrances if inwards else self._index.exits
         row = self._index.find_rows(borders, inner.first_slot + inner.local(ends[0]), ends[1])
-        if len(row) and (row.min() < 0 or np.any(borders.rank[row] != self._rank)):
+        if len(row) and (row.min() < 0 or np.any(borders.rank[row] != self.rank)):
             raise misfit(f"subproblem {inner.piece} has a unit at its boundary that leads to no rank")
         return row
 

@@ -11,23 +11,21 @@ from __future__ import annotations
 import numpy as np
 
 from treadle.arrays import Int64Array, offsets_of
-from treadle.schedules.factored.expansion import Expansion
 from treadle.schedules.factored.factored_roles import RankView, grouped
 from treadle.schedules.factored.layers import Layer
 from treadle.schedules.factored.piece_trees import ragged, unit_trees
 from treadle.schedules.trees.forest import RoleEdges, Roles
 
 
-def roles_of(expansion: Expansion, root_multiplicity: Int64Array, rank: int) -> Roles:
-    """Return the edges of a rank in all unit trees; runs of edges are cut where their slot changes.
+def roles_of(views: list[RankView], root_multiplicity: Int64Array) -> Roles:
+    """Return the edges of a rank, whose views are given, in all unit trees.
 
-    ScheduleError if the subproblems do not fit together, or a component has 2**27 unit trees or more.
+    Runs of edges are cut where their slot changes. ScheduleError if the subproblems do not fit together, or a component has 2**27 unit trees or more.
 
     With w(P) slots per hop in subproblem P and j(P) hops from P's root child to the child that holds a rank,
     the rank is reached in slot ``sum of j(P) w(P)`` over the subproblems P around it. Time is linear in the
     unit trees.
     """
-    views = [RankView(layer, rank, before, first) for layer, before, first in expansion.parts()]
     edges = [(view.up(), view.down()) for view in views]
     up, down = (grouped(list(parts)) for parts in zip(*edges, strict=True))
     base = offsets_of(root_multiplicity)
@@ -49,7 +47,9 @@ def roles_of(expansion: Expansion, root_multiplicity: Int64Array, rank: int) -> 
     for number, view in enumerate(views):
         mine = layer_of[unit] == number
         level[mine] = view.common_level(down.peer)[run[mine]]
-    return Roles(rank, above, _cut_runs(down, run, reached[level, unit] + widths[layer_of[unit], level]))
+    return Roles(
+        views[0].rank, above, _cut_runs(down, run, reached[level, unit] + widths[layer_of[unit], level])
+    )
 
 
 def _reached(view: RankView, width: Int64Array) -> tuple[Int64Array, Int64Array, Int64Array]:

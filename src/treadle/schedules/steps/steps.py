@@ -314,11 +314,9 @@ def steps_from_sends(
         If a value is out of range.
     """
     if isinstance(sends, list) and sends and isinstance(sends[0], np.ndarray):
-        columns = [np.asarray(column) for column in sends]
+        shard, link, step, low, high = map(np.asarray, sends)
     else:
-        table = np.array(list(sends), dtype=np.int64).reshape(-1, 5)
-        columns = list(table.T)
-    shard, link, step, low, high = columns
+        shard, link, step, low, high = np.array(list(sends), dtype=np.int64).reshape(-1, 5).T
     total = int(step.max()) + 1 if step.size else 0
     n_steps = total if n_steps is None else n_steps
     if step.size and (int(step.min()) < 0 or total > n_steps):
