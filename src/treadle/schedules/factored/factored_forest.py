@@ -23,10 +23,9 @@ from treadle.arrays import FrozenArrays, Int32Array, Int64Array, offsets_of
 from treadle.errors import ScheduleError
 from treadle.schedules.checks import UNIT_LIMIT, check_range, check_sum
 from treadle.schedules.factored.expansion import Group, LayerExpansion, add_trees, weighted_tree
-from treadle.schedules.factored.factored_roles import RankView
+from treadle.schedules.factored.factored_roles import RankView, roles_of
 from treadle.schedules.factored.layers import Layer
 from treadle.schedules.factored.piece_trees import CirculantTrees, TableTrees
-from treadle.schedules.factored.slots import roles_of
 from treadle.schedules.trees.forest import Direction, Forest, ForestSchedule, Roles, Tree, TreePhases
 
 MAX_CELLS = 2**27
@@ -179,7 +178,7 @@ class FactoredForest(FrozenArrays):
         return int(np.gcd.reduce(np.concatenate([column.ravel() for column in units])))
 
     def roles(self, rank: int) -> Roles:
-        """Return parents and children of a rank in all unit trees; depths are those of module `slots`.
+        """Return parents and children of a rank in all unit trees; depths are slots (`factored_roles`).
 
         Raises
         ------

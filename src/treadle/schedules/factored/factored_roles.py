@@ -4,13 +4,18 @@ A rank sees the subproblems around it, from the innermost outwards. An edge of a
 rank if the child that holds the rank is at its end, and its capacity unit there leads to the rank. Time and
 memory are in proportion to the unit trees and to their edges at the rank and at the subproblems around it,
 not to trees times ranks.
+
+The depth of an edge is its *slot*. A subproblem's own trees are walked hop by hop. Each hop takes one slot,
+and as many as the trees within a child may need before the next hop. So the slot of an edge follows from the
+hops to its child in the subproblem that joins its ends and in those around it: both ends get the same number
+without looking at the rest of the tree, and an edge further down has a greater one.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from treadle.arrays import Int64Array, positions_of
+from treadle.arrays import Int64Array, offsets_of, positions_of
 from treadle.errors import ScheduleError
 from treadle.schedules.factored.expansion import LayerExpansion, misfit, path_ends
 from treadle.schedules.factored.index import LayerIndex
@@ -23,7 +28,7 @@ from treadle.schedules.factored.piece_trees import (
     ragged,
     unit_trees,
 )
-from treadle.schedules.trees.forest import RoleEdges
+from treadle.schedules.trees.forest import RoleEdges, Roles
 
 _MAX_UNITS = 2**27
 """Largest number of unit trees that are looked at one by one."""
@@ -32,7 +37,91 @@ LinkUnits = tuple[Int64Array, Int64Array]
 """Links of the fabric, and a capacity unit of each."""
 
 
-def grouped(parts: list[Int64Array]) -> RoleEdges:
+def roles_of(views: list[RankView], root_multiplicity: Int64Array) -> Roles:
+    """Return the edges of a rank, whose views are given, in all unit trees.
+
+    Runs of edges are cut where their slot changes. ScheduleError if the subproblems do not fit together, or a
+    component has 2**27 unit trees or more.
+
+    With w(P) slots per hop in subproblem P and j(P) hops from P's root child to the child that holds a rank,
+    the rank is reached in slot ``sum of j(P) w(P)`` over the subproblems P around it. Time is linear in the
+    unit trees.
+    """
+    edges = [(view.up(), view.down()) for view in views]
+    up, down = (_grouped(list(parts)) for parts in zip(*edges, strict=True))
+    base = offsets_of(root_multiplicity)
+    levels = max(len(view.places) for view in views)
+    reached = np.zeros((levels, int(base[-1])), dtype=np.int64)
+    layer_of = np.zeros(int(base[-1]), dtype=np.int64)
+    widths = np.zeros((len(views), levels), dtype=np.int64)
+    for number, view in enumerate(views):
+        width = _widths(view.layer)[[place.piece for place in view.places]]
+        widths[number, : len(width)] = width
+        roots, units, slots = _reached(view, width)
+        place = base[roots] + view.before[roots] + units
+        reached[: len(slots), place] = slots
+        layer_of[place] = number
+    run, unit = _by_unit(up, base)
+    above = _cut_runs(up, run, reached[0, unit])
+    run, unit = _by_unit(down, base)
+    level = np.zeros(len(run), dtype=np.int64)
+    for number, view in enumerate(views):
+        mine = layer_of[unit] == number
+        level[mine] = view.common_level(down.peer)[run[mine]]
+    return Roles(
+        views[0].rank, above, _cut_runs(down, run, reached[level, unit] + widths[layer_of[unit], level])
+    )
+
+
+def _reached(view: RankView, width: Int64Array) -> tuple[Int64Array, Int64Array, Int64Array]:
+    """Return root and unit of all unit trees of a component, and by level the slot that reaches the child."""
+    inmost = view.places[0]
+    roots, units = unit_trees(inmost.trees)
+    ranks, numbers = view.identify(0, roots, units)
+    hops = np.zeros((len(view.places), len(roots)), dtype=np.int64)
+    tree = np.arange(len(roots))
+    for level, place in enumerate(view.places):
+        hops[level, tree] = place.trees.depths(roots, units, place.child)
+        # native trees of a subproblem are rooted in it, so they take no hop in those around it
+        inner = np.flatnonzero(units >= place.kind.native[roots])
+        tree, roots, units = tree[inner], roots[inner], units[inner]
+        if not len(tree):
+            break
+        roots, units = view.owners(view.places[level + 1], place.entered_by(roots, units))
+    slots = np.cumsum((hops * width[:, None])[::-1], axis=0)[::-1]
+    return ranks, numbers, slots
+
+
+def _widths(layer: Layer) -> Int64Array:
+    """Return the slots of a hop in each subproblem: one, and the most that the trees within a child need."""
+    most = np.array([piece.trees.depth for piece in layer.pieces], dtype=np.int64)[layer.kind]
+    width = np.ones(layer.n_pieces, dtype=np.int64)
+    for number in range(layer.n_pieces - 1, 0, -1):  # the subproblems inside have greater numbers
+        outer, need = int(layer.outer[number]), int(most[number] + 1) * int(width[number])
+        width[outer] = max(int(width[outer]), need)
+    return width
+
+
+def _by_unit(edges: RoleEdges, base: Int64Array) -> tuple[Int64Array, Int64Array]:
+    """Return the run of each unit tree of each run, and its number among all unit trees."""
+    run = np.repeat(np.arange(len(edges.root)), edges.units)
+    return run, ragged(base[edges.root] + edges.unit, edges.units)
+
+
+def _cut_runs(edges: RoleEdges, run: Int64Array, slots: Int64Array) -> RoleEdges:
+    """Cut runs where the slots of their unit trees change; `run` and `slots` are by unit tree."""
+    is_new = np.ones(len(run), dtype=bool)
+    is_new[1:] = (run[1:] != run[:-1]) | (slots[1:] != slots[:-1])
+    begin = np.flatnonzero(is_new)
+    row = run[begin]
+    unit = edges.unit[row] + begin - offsets_of(edges.units)[row]
+    units = np.diff(np.append(begin, len(run)))
+    columns = edges.root[row], unit, units, edges.peer[row], edges.path[row], slots[begin]
+    order = np.lexsort((edges.peer[row], unit, edges.root[row]))
+    return RoleEdges(*(column[order] for column in columns))
+
+
+def _grouped(parts: list[Int64Array]) -> RoleEdges:
     """Sort edges, and merge those of consecutive unit trees that are equal; depths are 0.
 
     Each part has the rows root, unit, peer and path, with a column for each edge of a single unit tree.
@@ -152,7 +241,7 @@ class RankView:
         return level[piece]
 
     def up(self) -> Int64Array:
-        """Return the edges to parents, as a part for `grouped`."""
+        """Return the edges to parents, as a part for `_grouped`."""
         inmost = self.places[0]
         roots, units = unit_trees(inmost.trees)
         others = roots != inmost.child
@@ -176,7 +265,7 @@ class RankView:
         return self._columns(level, edges, ends, up=True)
 
     def down(self) -> Int64Array:
-        """Return the edges to children, as a part for `grouped`."""
+        """Return the edges to children, as a part for `_grouped`."""
         inmost = self.places[0]
         parts = [self._columns(0, inmost.trees.edges_out_of(inmost.child), None, up=False)]
         rows = inmost.kind.exits
