@@ -205,7 +205,7 @@ def test_steps_as_they_are() -> None:
         ({"high": [5] * 4}, "high has 4 rows, expected 3"),
         ({"shard": [0, 2, 1]}, "shard: found 2, expected 0 to 1"),
         ({"link": [0, 2, 0]}, "link: found 2, expected 0 to 1"),
-        ({"link": [0, -1, 0]}, "link: found -1, expected 0 to 1"),
+        ({"link": [0, -1, 0]}, f"link: found -1, expected 0 to {2**31 - 1}"),
         ({"low": [0, -1, 2]}, "low: found -1, expected 0 to 4"),
         ({"low": [5, 0, 2]}, "low: found 5, expected 0 to 4"),
         ({"high": [6, 2, 5]}, "high: found 6, expected 1 to 5"),

@@ -1,4 +1,4 @@
-"""Demands and the distance witness of an all-to-all."""
+"""Demands and the dual certificate of an all-to-all."""
 
 from __future__ import annotations
 

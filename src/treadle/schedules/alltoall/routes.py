@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
 
 import numpy as np
 
@@ -55,8 +54,6 @@ class RouteSchedule(FrozenArrays):
     28 bytes a path and 4 a hop. Read-only arrays of the right type are adopted without a copy.
     """
 
-    kind: ClassVar[CollectiveKind] = CollectiveKind.ALLTOALL
-
     n_ranks: int
     n_chunks: int
     source: Int32Array
@@ -88,6 +85,11 @@ class RouteSchedule(FrozenArrays):
                 raise ScheduleError("routes: layer must be that of each path's first hop in hop_layer")
         if np.any(np.diff(self.pair) < 0):
             raise ScheduleError("routes: paths must be sorted by source, then by target")
+
+    @property
+    def kind(self) -> CollectiveKind:
+        """All-to-all."""
+        return CollectiveKind.ALLTOALL
 
     @property
     def n_paths(self) -> int:

@@ -106,12 +106,11 @@ class Steps(FrozenArrays):
         self._freeze("steps")
         if self.n_ranks < 1 or not 1 <= self.n_chunks <= MAX_CHUNKS:
             raise ScheduleError("steps: needs at least 1 rank and 1 to 2**24 chunks per shard")
-        n_links = self.n_ways if self.has_ways else 2**31
         check_range("steps", "homes", self.homes, 0, self.n_ranks)
         check_offsets("steps", "step_offset", self.step_offset, self.n_steps, self.n_sends)
         for key, low, high in (
             ("shard", 0, self.n_shards),
-            ("link", 0, n_links),
+            ("link", 0, 2**31),
             ("low", 0, self.n_chunks),
             ("high", 1, self.n_chunks + 1),
         ):
@@ -135,6 +134,7 @@ class Steps(FrozenArrays):
             return
         check_offsets("steps", "way_offset", self.way_offset, self.n_ways, len(self.way_links), least=1)
         check_range("steps", "way_links", self.way_links, 0, 2**31)
+        check_range("steps", "link", self.link, 0, self.n_ways)
         if self.way_kinds.size:
             check_length("steps", "way_kinds", self.way_kinds, self.n_ways)
         check_range("steps", "way_kinds", self.way_kinds, WayKind.PLAIN, len(WayKind))
