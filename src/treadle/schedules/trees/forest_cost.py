@@ -1,4 +1,4 @@
-"""Costs of tree schedules on a fabric: exact loads, throughput, heights."""
+"""Costs of tree schedules on a fabric, also of concurrent groups: exact loads, throughput, heights."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 from treadle.arrays import Int64Array
 from treadle.schedules.switch_operations import group_crossings
 from treadle.schedules.trees.forest import ForestSchedule, Tree
+from treadle.schedules.trees.group_schedule import GroupSchedule
 from treadle.topologies.topology import Topology
 
 
@@ -39,6 +40,24 @@ def rate_of_loads(topology: Topology, loads: Int64Array, total_units: int) -> Fr
     used = np.flatnonzero(loads)
     rates = {(int(topology.bandwidths[e]), int(loads[e])) for e in used}
     return total_units * min(Fraction(bandwidth, load) for bandwidth, load in rates)
+
+
+def group_algbw(topology: Topology, schedule: GroupSchedule) -> Fraction:
+    """Return the asymptotic algbw of every group while all run concurrently, bytes/s.
+
+    Each group moves M bytes, in units of M / R_g: link e carries the sum over groups of load_g(e) * M / R_g.
+    Exact.
+    """
+    loads: dict[int, Int64Array] = {}
+    for one in schedule.groups:
+        loads[one.total_units] = loads.get(one.total_units, 0) + link_loads(topology, one)
+    kinds = np.stack([topology.bandwidths, *loads.values()])
+    used = np.unique(kinds[:, kinds[1:].any(axis=0)], axis=1)
+    shares: list[tuple[int, Fraction]] = [
+        (bandwidth, sum((Fraction(load, units) for load, units in zip(row, loads, strict=True)), Fraction(0)))
+        for bandwidth, *row in used.T.tolist()
+    ]
+    return min(bandwidth / share for bandwidth, share in shares)
 
 
 def height(tree: Tree) -> int:
