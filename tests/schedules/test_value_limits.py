@@ -248,10 +248,10 @@ def test_phases_of_step_schedules() -> None:
     both = StepSchedule(CollectiveKind.ALLREDUCE, gather, spread)
     assert both.phases == (gather, spread)
     for kind, reduce, broadcast, text in (
-        ("alltoall", None, None, "its schedules have no reducing or broadcasting phase"),
-        ("reduce", None, spread, "a reducing phase is missing"),
-        ("allgather", gather, spread, "a reducing phase is not used"),
-        ("broadcast", None, None, "a broadcasting phase is missing"),
+        ("alltoall", None, None, "expected a collective that reduces or broadcasts"),
+        ("reduce", None, spread, "reducing steps are missing"),
+        ("allgather", gather, spread, "reducing steps are not used"),
+        ("broadcast", None, None, "broadcasting steps are missing"),
         ("reduce-scatter", gather, spread, "a broadcasting phase is not used"),
         ("allgather", None, gather, "the broadcast phase has the wrong direction"),
         ("reduce", spread, None, "the reduce phase has the wrong direction"),
@@ -399,7 +399,7 @@ def test_phases_of_forests() -> None:
     assert both.forests == (back, out)
     assert both.root_multiplicity.tolist() == [5, 5]
     for kind, reduce, broadcast, text in (
-        ("alltoall", None, None, "spanning trees do not support it"),
+        ("alltoall", None, None, "expected a collective that reduces or broadcasts"),
         ("reduce", None, out, "in-trees are missing"),
         ("allgather", back, out, "in-trees are not used"),
         ("allreduce", back, None, "out-trees are missing"),

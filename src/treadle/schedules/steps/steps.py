@@ -14,7 +14,7 @@ from treadle.errors import ScheduleError
 from treadle.notebook import own_words, shown
 from treadle.schedules.checks import check_length, check_range
 from treadle.schedules.collective import CollectiveKind
-from treadle.schedules.trees.forest import Direction
+from treadle.schedules.trees.forest import Direction, Phases
 
 MAX_CHUNKS = 2**24
 """Most chunks per shard."""
@@ -213,7 +213,7 @@ class Steps(FrozenArrays):
 
 
 @dataclass(frozen=True)
-class StepSchedule:
+class StepSchedule(Phases[Steps]):
     """Steps that perform a collective: a reducing phase, a broadcasting one, or the first then the second.
 
     Parameters
@@ -230,41 +230,18 @@ class StepSchedule:
         If the parts do not belong to the kind or to each other.
     """
 
-    kind: CollectiveKind
-    reduce: Steps | None = None
-    broadcast: Steps | None = None
+    _names = "reducing steps", "broadcasting steps"
+    _may_only_reduce = True
 
     def __post_init__(self) -> None:
-        kind, reducing, broadcasting = self.kind, self.reduce, self.broadcast
-        if not (kind.reduces or kind.broadcasts):
-            raise ScheduleError(f"{kind}: its schedules have no reducing or broadcasting phase")
-        may_lack = kind.reduces and kind.broadcasts and broadcasting is None
-        for name, needed, steps in (
-            ("reducing", kind.reduces, reducing),
-            ("broadcasting", kind.broadcasts and not may_lack, broadcasting),
+        super().__post_init__()
+        first, last = self.phases[0], self.phases[-1]
+        if first.n_ranks != last.n_ranks or not (
+            np.array_equal(first.homes, last.homes) and np.array_equal(first.twins, last.twins)
         ):
-            if needed != (steps is not None):
-                raise ScheduleError(f"{kind}: a {name} phase is {'missing' if needed else 'not used'}")
-        for steps, direction in ((reducing, Direction.REDUCE), (broadcasting, Direction.BROADCAST)):
-            if steps is not None and steps.direction is not direction:
-                raise ScheduleError(f"{kind}: the {direction} phase has the wrong direction")
-        one, other = self.phases[0], self.phases[-1]
-        if one.n_ranks != other.n_ranks or not (
-            np.array_equal(one.homes, other.homes) and np.array_equal(one.twins, other.twins)
-        ):
-            raise ScheduleError(f"{kind}: the phases differ in ranks or in the owners of the shards")
-        if reducing is not None and reducing.begins_anew and (broadcasting is None):
-            raise ScheduleError(f"{kind}: sums may start again only in an allreduce of two phases")
-
-    @property
-    def phases(self) -> tuple[Steps, ...]:
-        """The phases in the order in which they run."""
-        return tuple(steps for steps in (self.reduce, self.broadcast) if steps is not None)
-
-    @property
-    def n_ranks(self) -> int:
-        """Number of ranks N."""
-        return self.phases[0].n_ranks
+            raise ScheduleError(f"{self.kind}: the phases differ in ranks or in the owners of the shards")
+        if self.reduce is not None and self.reduce.begins_anew and self.broadcast is None:
+            raise ScheduleError(f"{self.kind}: sums may start again only in an allreduce of two phases")
 
     @property
     def n_steps(self) -> int:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
 from itertools import chain
-from typing import Generic, Protocol, TypeVar
+from typing import ClassVar, Generic, Protocol, TypeVar
 
 import numpy as np
 
@@ -103,20 +103,24 @@ class Tree:
     entry_units: Int64Array
 
 
-class Trees(Protocol):
-    """Weighted spanning trees of N ranks in one direction, in any form."""
+class Phase(Protocol):
+    """Part of a schedule that reduces or broadcasts."""
 
     @property
     def direction(self) -> Direction:
         """Direction of the data."""
 
     @property
-    def root_multiplicity(self) -> Int64Array:
-        """r(v): unit trees of each root, shape (N,)."""
-
-    @property
     def n_ranks(self) -> int:
         """Number of ranks N."""
+
+
+class Trees(Phase, Protocol):
+    """Weighted spanning trees of N ranks in one direction, in any form."""
+
+    @property
+    def root_multiplicity(self) -> Int64Array:
+        """r(v): unit trees of each root, shape (N,)."""
 
     @property
     def grain(self) -> int:
@@ -135,6 +139,7 @@ class Trees(Protocol):
         """Return parents and children of a rank in all unit trees; ScheduleError if there is no such rank."""
 
 
+_Phase = TypeVar("_Phase", bound=Phase)
 _Trees = TypeVar("_Trees", bound=Trees)
 
 
@@ -344,41 +349,59 @@ def forest_from_trees(direction: Direction, n_ranks: int, trees: Iterable[TreeSp
 
 
 @dataclass(frozen=True)
-class TreePhases(Generic[_Trees]):
-    """In-trees, out-trees, or in-trees followed by out-trees (allreduce), in any form.
+class Phases(Generic[_Phase]):
+    """A reducing phase, a broadcasting phase, or the first followed by the second (allreduce).
 
-    ScheduleError unless the forests are those of the collective, in its directions, with equal roots.
+    ScheduleError unless the phases are those of the collective, in its directions.
     """
 
+    _names: ClassVar[tuple[str, str]]
+    _may_only_reduce: ClassVar[bool] = False  # whether an allreduce may lack the broadcasting phase
+
     kind: CollectiveKind
-    reduce: _Trees | None = None
-    broadcast: _Trees | None = None
+    reduce: _Phase | None = None
+    broadcast: _Phase | None = None
 
     def __post_init__(self) -> None:
         kind = self.kind
+        only_reduces = self._may_only_reduce and kind.reduces and self.broadcast is None
         if not (kind.reduces or kind.broadcasts):
-            raise ScheduleError(f"{kind}: spanning trees do not support it")
-        for needed, forest, name, direction in (
-            (kind.reduces, self.reduce, "in-trees", Direction.REDUCE),
-            (kind.broadcasts, self.broadcast, "out-trees", Direction.BROADCAST),
+            raise ScheduleError(f"{kind}: expected a collective that reduces or broadcasts")
+        for needed, phase, name, direction in (
+            (kind.reduces, self.reduce, self._names[0], Direction.REDUCE),
+            (kind.broadcasts and not only_reduces, self.broadcast, self._names[1], Direction.BROADCAST),
         ):
-            if needed != (forest is not None):
+            if needed != (phase is not None):
                 raise ScheduleError(f"{kind}: {name} are {'missing' if needed else 'not used'}")
-            if forest is not None and forest.direction is not direction:
+            if phase is not None and phase.direction is not direction:
                 raise ScheduleError(f"{kind}: the {name} have the wrong direction")
-        roots = [forest.root_multiplicity for forest in self.forests]
-        if not np.array_equal(roots[0], roots[-1]):
-            raise ScheduleError(f"{kind}: in-trees and out-trees differ in trees per root")
 
     @property
-    def forests(self) -> tuple[_Trees, ...]:
-        """The forests in the order they run."""
-        return tuple(forest for forest in (self.reduce, self.broadcast) if forest is not None)
+    def phases(self) -> tuple[_Phase, ...]:
+        """The phases in the order in which they run."""
+        return tuple(phase for phase in (self.reduce, self.broadcast) if phase is not None)
 
     @property
     def n_ranks(self) -> int:
         """Number of ranks N."""
-        return self.forests[0].n_ranks
+        return self.phases[0].n_ranks
+
+
+@dataclass(frozen=True)
+class TreePhases(Phases[_Trees]):
+    """In-trees, out-trees, or in-trees followed by out-trees (allreduce), in any form."""
+
+    _names = "in-trees", "out-trees"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not np.array_equal(self.forests[0].root_multiplicity, self.forests[-1].root_multiplicity):
+            raise ScheduleError(f"{self.kind}: in-trees and out-trees differ in trees per root")
+
+    @property
+    def forests(self) -> tuple[_Trees, ...]:
+        """The forests in the order in which they run."""
+        return self.phases
 
     @property
     def root_multiplicity(self) -> Int64Array:
