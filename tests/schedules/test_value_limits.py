@@ -252,9 +252,9 @@ def test_phases_of_step_schedules() -> None:
         ("reduce", None, spread, "reducing steps are missing"),
         ("allgather", gather, spread, "reducing steps are not used"),
         ("broadcast", None, None, "broadcasting steps are missing"),
-        ("reduce-scatter", gather, spread, "a broadcasting phase is not used"),
-        ("allgather", None, gather, "the broadcast phase has the wrong direction"),
-        ("reduce", spread, None, "the reduce phase has the wrong direction"),
+        ("reduce-scatter", gather, spread, "broadcasting steps are not used"),
+        ("allgather", None, gather, "the broadcasting steps have the wrong direction"),
+        ("reduce", spread, None, "the reducing steps have the wrong direction"),
         (
             "allreduce",
             replace(gather, homes=[2, 0]),
