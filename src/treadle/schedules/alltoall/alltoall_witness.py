@@ -54,11 +54,13 @@ class DistanceWitness(FrozenArrays):
         forward by themselves, and only data that starts or ends at a host goes there. A bound of the latter
         kind, or one that counts links only, holds for both.
 
-    Notes ----- At rate F per unit of demand, pair (i, j) uses links of total length F * w_ij * dist_l(i, j)
-    or more, so F * sum(w_ij * dist_l(i, j)) <= sum(b_e * l_e). Any node may forward. A cap counts as two more
-    links, one into the host and one out of it. Source: Shahrokhi and Matula, The maximum concurrent flow
-    problem (JACM 37, 1990), where optimal lengths attain the maximum. Hosts as in figure 2 of Efficient
-    all-to-all Collective Communication Schedules for Direct-connect Topologies.
+    Notes
+    -----
+    At rate F per unit of demand, pair (i, j) uses links of total length F * w_ij * dist_l(i, j) or more, so F
+    * sum(w_ij * dist_l(i, j)) <= sum(b_e * l_e). Any node may forward. A cap counts as two more links, one
+    into the host and one out of it. Source: Shahrokhi and Matula, The maximum concurrent flow problem (JACM
+    37, 1990), where optimal lengths attain the maximum. Hosts as in figure 2 of Efficient all-to-all
+    Collective Communication Schedules for Direct-connect Topologies.
     """
 
     kind: ClassVar[str] = "distances"

@@ -114,10 +114,12 @@ def route_runtime(
     hop_ns : int
         Nanoseconds that an adapter or switch takes to forward a packet, for each hop of a path.
 
-    Notes ----- An upper bound on the time of cut-through forwarding: the last byte leaves when the fullest
-    link has sent all its bytes, and then takes the longest path. Store and forward would add the time of the
-    bytes at every hop. Each round waits for the slowest host; if ranks wait only for their own data, rounds
-    overlap and may take less.
+    Notes
+    -----
+    An upper bound on the time of cut-through forwarding: the last byte leaves when the fullest link has sent
+    all its bytes, and then takes the longest path. Store and forward would add the time of the bytes at every
+    hop. Each round waits for the slowest host; if ranks wait only for their own data, rounds overlap and may
+    take less.
     """
     routes = schedule.routes if isinstance(schedule, TimedRoutes) else schedule
     owner = np.repeat(np.arange(routes.n_paths), routes.hops)

@@ -41,8 +41,10 @@ def urgent_first(steps: Steps, topology: Topology, parts: int) -> Steps:
     ScheduleError
         If `parts` is less than 1, or shards, chunks and nodes make more than `MOST_CELLS`.
 
-    Notes ----- For a reduction the reverse is cut, so that `reverse` commutes with this function: the data
-    that gathers most comes last in its step. O(c log c) for c chunks sent.
+    Notes
+    -----
+    For a reduction the reverse is cut, so that `reverse` commutes with this function: the data that gathers
+    most comes last in its step. O(c log c) for c chunks sent.
     """
     if parts < 1:
         raise ScheduleError(f"parts of a step: expected at least 1, found {parts}")

@@ -38,12 +38,14 @@ class LengthWitness:
         Not negative. The distance of two nodes is the length of the shortest link between them in any
         direction.
 
-    Notes ----- A unit of allreduce uses a reducing and a broadcasting tree. For any root and any directions
-    of their links, their lengths are at least those of the shortest connections St_RE and St_BC of the ranks,
-    so rate T needs ``T * (St_RE + St_BC) <= sum of b(e) * l(e)``. A connection branches at ranks, and at
-    switches that aggregate (reducing) or multicast (broadcasting) by themselves. It may also use operations
-    of GPU-initiated switches, each as long as the initiator's link and all links of its group together.
-    Without any such switch it is a minimum spanning tree of the ranks under shortest-path distances. Tight on
+    Notes
+    -----
+    A unit of allreduce uses a reducing and a broadcasting tree. For any root and any directions of their
+    links, their lengths are at least those of the shortest connections St_RE and St_BC of the ranks, so rate
+    T needs ``T * (St_RE + St_BC) <= sum of b(e) * l(e)``. A connection branches at ranks, and at switches
+    that aggregate (reducing) or multicast (broadcasting) by themselves. It may also use operations of
+    GPU-initiated switches, each as long as the initiator's link and all links of its group together. Without
+    any such switch it is a minimum spanning tree of the ranks under shortest-path distances. Tight on
     symmetric fabrics (duality of tree packing, after Tutte and Nash-Williams).
     """
 
