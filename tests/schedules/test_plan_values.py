@@ -138,7 +138,8 @@ def test_one_of_several_groups() -> None:
     forwarding = replace(groups, ranks_forward=True)
     assert forwarding.member(1) == posed("reduce", root=1, ranks=(2, 7), forwarders=(9, 8, 4, 5))
     assert said(groups.as_one_group) == (
-        "reduce of 2 concurrent groups: expected a single group; leave out the mesh, or choose the --ranks of one group"
+        "reduce of 2 concurrent groups: expected a single group; "
+        "leave out the mesh, or choose the --ranks of one group"
     )
     assert said(lambda: groups.shard_weights) == said(groups.as_one_group)
     one = posed()

@@ -112,7 +112,8 @@ GROUPS: dict[str, Any] = {
         ([], "certificate: expected an object"),
         (
             {"kind": "cuts"},
-            "certificate: kind 'cuts', expected one of cut, lengths, cut-combination, distances, group-lengths",
+            "certificate: kind 'cuts', expected one of cut, lengths, cut-combination, distances, "
+            "group-lengths",
         ),
         ({"kind": "cut"}, KEYS),
         ({"kind": "cut", "nodes": [0], "more": 1}, KEYS),
