@@ -61,11 +61,11 @@ def judged_on(plan: Plan, fabric: Topology, *, with_claims: bool = True) -> tupl
     """
     if fabric == plan.topology and with_claims:
         return verify_plan(plan, topology=fabric)
-    witness, why = _moved_witness(plan, fabric) if with_claims else (None, "")
-    return tuple(_judged(plan, entry, fabric, witness, why, with_claims) for entry in plan.entries)
+    witness, why = _moved_certificate(plan, fabric) if with_claims else (None, "")
+    return tuple(_verify_entry(plan, entry, fabric, witness, why, with_claims) for entry in plan.entries)
 
 
-def _judged(
+def _verify_entry(
     plan: Plan, entry: PlanEntry, fabric: Topology, witness: Witness | None, why: str, with_claims: bool
 ) -> Report:
     has_claims = with_claims and entry is plan.entries[-1]
@@ -130,7 +130,7 @@ def first_names(names: Sequence[str]) -> str:
     return ", ".join(names[:_SHOWN]) + more
 
 
-def _moved_witness(plan: Plan, fabric: Topology) -> tuple[Witness | None, str]:
+def _moved_certificate(plan: Plan, fabric: Topology) -> tuple[Witness | None, str]:
     """Return the certificate on that fabric, and the reason if there is none."""
     witness, source = plan.witness, plan.topology
     if isinstance(witness, CutWitness):

@@ -55,8 +55,8 @@ class TextVerification:
 
 def told_name(path: Path) -> str:
     """Return the name of the format of a runtime file; "" for any other file, e.g. a fabric or a plan."""
-    told = _told(read_head(path, _HEAD).decode("utf-8", "replace"))
-    return "" if told is None else told.name
+    record = _recognise(read_head(path, _HEAD).decode("utf-8", "replace"))
+    return "" if record is None else record.name
 
 
 def read_text(path: Path) -> str | None:
@@ -67,7 +67,7 @@ def read_text(path: Path) -> str | None:
     return read_input_text(path, MAX_TEXT) if told_name(path) else None
 
 
-def _told(head: str) -> Format | ScheduleSource | None:
+def _recognise(head: str) -> Format | ScheduleSource | None:
     """Return the format of a runtime file: one that can be written as well, or one that can only be read."""
     return told_format(head) or told_source(head)
 
@@ -92,7 +92,7 @@ def verify_text(
     FormatError
         If the file is malformed, hostile or not of a known format.
     """
-    record = _told(text[:_HEAD])
+    record = _recognise(text[:_HEAD])
     if record is None:
         raise FormatError("neither a plan nor a runtime file of a known format", source=source)
     terms = Terms(source=source, profile=None if profile is None else str(profile), root=root)

@@ -30,7 +30,7 @@ _MAX_BITS = 125
 MAX_LENGTHS = 2**23
 """Most lengths in a file: as many as the largest fabric of the catalogue has links."""
 
-_STUCK, _TOO_LARGE = 3, 1
+_UNREACHABLE, _TOO_LARGE = 3, 1
 """Status codes of the core."""
 
 
@@ -269,7 +269,7 @@ def _weights(topology: Topology, collective: Collective, lengths: LinkLengths, *
         -1 if root is None else root,
         np.zeros(3, dtype=np.int64),
     )
-    if status == _STUCK:
+    if status == _UNREACHABLE:
         raise ScheduleError(f"group length certificate: ranks of group {group} do not reach each other")
     if status == _TOO_LARGE:
         raise ScheduleError(

@@ -143,18 +143,18 @@ class DistanceWitness(FrozenArrays):
         rank_of = positions_of(topology.n_nodes, ranks)
         at_hosts = np.stack(self._at_hosts(topology))
         link_maps = LinkMaps(topology, topology)
-        kept = []
+        valid = []
         for node_map in automorphisms:
             try:
                 links = link_maps(node_map)
             except TopologyError:
                 continue
             images = rank_of[np.asarray(node_map)[ranks]]
-            is_kept = np.array_equal(self.lengths[links], self.lengths)
-            is_kept = is_kept and np.array_equal(at_hosts[:, node_map], at_hosts)
-            if is_kept and demands.is_invariant_under(images):
-                kept.append(images)
-        firsts, counts = np.unique(orbits(len(ranks), kept), return_counts=True)
+            is_valid = np.array_equal(self.lengths[links], self.lengths)
+            is_valid = is_valid and np.array_equal(at_hosts[:, node_map], at_hosts)
+            if is_valid and demands.is_invariant_under(images):
+                valid.append(images)
+        firsts, counts = np.unique(orbits(len(ranks), valid), return_counts=True)
         return firsts, counts
 
     def _at_hosts(self, topology: Topology) -> tuple[Int64Array, Int64Array]:

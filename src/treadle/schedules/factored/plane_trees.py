@@ -95,18 +95,18 @@ class PlaneTrees(PairwisePlanes):
         exit_unit = np.take_along_axis(exits, plane[None], axis=0)[0] + unit - np.maximum(first, begin)
         exit_unit += self.exit_start[root, plane]
         entry = self.entry_start[turn, plane] + self._entered_before(root, turn, plane) + unit - first
-        room = np.where(turn == root, UNIT_LIMIT, np.minimum(last - unit, g - within))
+        left = np.where(turn == root, UNIT_LIMIT, np.minimum(last - unit, g - within))
         parent = np.where(turn == root, -1, root)
         at = np.nonzero(row >= 0)
         if len(at[0]):
             columns = self._relayed_units(row[at], np.broadcast_to(within, row.shape)[at])
-            parent[at], exit_unit[at], entry[at], room[at] = columns
+            parent[at], exit_unit[at], entry[at], left[at] = columns
         by_child = (even.position - even.position[root]) % n
         columns = (parent, exit_unit, entry)
         parent, exit_unit, entry = (np.take_along_axis(column, by_child, axis=1) for column in columns)
         exit_unit[parent < 0] = entry[parent < 0] = 0  # the root has no units, but `_rows` looks them up
         steady = np.where(self._is_usual(roots), self._steady[units % len(self.place)], UNIT_LIMIT)
-        return self._rows(parent, exit_unit, entry, np.minimum(room.min(axis=1), steady))
+        return self._rows(parent, exit_unit, entry, np.minimum(left.min(axis=1), steady))
 
     def _plane_of(self, unit: Int64Array, start: Int64Array, stop: Int64Array) -> EdgeUnits:
         """Return the plane of units that a child sends to another, and the first and last units on it."""

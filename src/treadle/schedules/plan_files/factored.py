@@ -218,10 +218,10 @@ def _read_layer(members: MemberReader, folder: str) -> Layer:
     arrays |= {
         offset: offsets_from(columns[key], f"{folder}/{key}:") for key, offset in _LAYER_COUNTS.items()
     }
-    return Layer(pieces=tuple(_pieces(folder, columns)), **arrays)
+    return Layer(pieces=tuple(_subproblems(folder, columns)), **arrays)
 
 
-def _pieces(folder: str, columns: _Columns) -> Iterator[Piece]:
+def _subproblems(folder: str, columns: _Columns) -> Iterator[Piece]:
     """Yield the equivalence classes of subproblems."""
     form = columns["form"]
     if np.any((form < 0) | (form >= len(_TREES))):
@@ -261,7 +261,7 @@ def _form_values(folder: str, columns: _Columns, word: str, children: Int64Array
         if not shape:
             continue
         dims = [[n + size.count("+") for n in sizes[size.rstrip("+")]] for size in shape]
-        parts = _parts(values[key], list(zip(*dims, strict=True)), place[key])
+        parts = _split(values[key], list(zip(*dims, strict=True)), place[key])
         if key == "path_length":
             _check_counts(values[key], place[key])
             found["path_offset"] = [offsets_from(part, f"{folder}/{word}:") for part in parts]
@@ -276,7 +276,7 @@ def _check_counts(values: Int64Array, place: str, most: int = 2**31) -> None:
         raise FormatError(f"{place}: a value out of range")
 
 
-def _parts(values: NDArray[Any], shapes: Sequence[tuple[int, ...]], place: str) -> list[NDArray[Any]]:
+def _split(values: NDArray[Any], shapes: Sequence[tuple[int, ...]], place: str) -> list[NDArray[Any]]:
     """Split a column into an array of each shape."""
     ends = [0, *accumulate(map(prod, shapes))]
     if ends[-1] != len(values):

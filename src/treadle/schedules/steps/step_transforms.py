@@ -23,7 +23,7 @@ Columns = tuple[Int32Array, Int32Array, Int32Array, Int32Array]
 """Shard, link, low and high of every send."""
 
 _WAYS = ("way_offset", "way_links", "way_kinds")
-_TURNED = np.array([WayKind.PLAIN, WayKind.SUM, WayKind.COPY], dtype=np.int32)
+_REVERSED = np.array([WayKind.PLAIN, WayKind.SUM, WayKind.COPY], dtype=np.int32)
 """Kind of each kind of path in reverse direction."""
 
 
@@ -53,14 +53,14 @@ def reverse(steps: Steps) -> Steps:
     """
     if steps.begins_anew:
         raise ScheduleError("steps: schedules whose sums start again cannot be reversed")
-    turned = Direction.REDUCE if steps.direction is Direction.BROADCAST else Direction.BROADCAST
+    direction = Direction.REDUCE if steps.direction is Direction.BROADCAST else Direction.BROADCAST
     offset = steps.n_sends - steps.step_offset[::-1]
     columns = [column[::-1] for column in _columns(steps)]
-    found = replace(with_sends(steps, offset, columns), direction=turned)
+    found = replace(with_sends(steps, offset, columns), direction=direction)
     if not steps.has_ways:
         return found
-    ways = [steps.way(number)[::-1] for number in range(steps.n_ways)]
-    return replace(found, way_links=np.concatenate(ways), way_kinds=_TURNED[steps.way_kinds])
+    paths = [steps.way(number)[::-1] for number in range(steps.n_ways)]
+    return replace(found, way_links=np.concatenate(paths), way_kinds=_REVERSED[steps.way_kinds])
 
 
 def subdivide(steps: Steps, factor: int) -> Steps:
